@@ -1,0 +1,34 @@
+"""Locks, semaphores and leases shared by Python programs, n8n workflows and shell commands."""
+
+from .client import AsyncInterlock, Interlock
+from .errors import (
+    InterlockError,
+    InvalidInput,
+    LeaseLost,
+    LockHeld,
+    NotOwner,
+    StoreUnavailable,
+    WaitTimeout,
+)
+from .lease import AsyncLease, Lease
+from .model import Broken, Holder, Released, Renewed, ScopeInfo, Waiter
+
+__all__ = [
+    "AsyncInterlock",
+    "AsyncLease",
+    "Broken",
+    "Holder",
+    "Interlock",
+    "InterlockError",
+    "InvalidInput",
+    "Lease",
+    "LeaseLost",
+    "LockHeld",
+    "NotOwner",
+    "Released",
+    "Renewed",
+    "ScopeInfo",
+    "StoreUnavailable",
+    "WaitTimeout",
+    "Waiter",
+]

@@ -1,0 +1,67 @@
+"""Everything Interlock raises."""
+
+from __future__ import annotations
+
+from .model import Holder
+
+
+class InterlockError(Exception):
+    """The common parent: catch this to catch them all."""
+
+
+class InvalidInput(InterlockError, ValueError):
+    """An argument is out of range; the message names it and the range. Nothing was changed."""
+
+
+class StoreUnavailable(InterlockError, ConnectionError):
+    """The store can't be reached, refuses us, or can't write."""
+
+    def __init__(self, message: str, maybe_done: bool = False) -> None:
+        super().__init__(message)
+        self.maybe_done = maybe_done
+        """Whether the operation may have been carried out although its answer was lost."""
+
+
+class LockHeld(InterlockError):
+    """The scope is taken and the caller did not want to wait."""
+
+    def __init__(self, scope: str, holder: Holder | None, count: int) -> None:
+        who = holder.describe() if holder else "somebody unknown"
+        super().__init__(f"{scope!r} is held by {who} (count {count}).")
+        self.scope = scope
+        self.holder = holder
+        self.count = count
+
+
+class WaitTimeout(InterlockError, TimeoutError):
+    """The wait ended before the caller's turn came."""
+
+    def __init__(self, scope: str, holder: Holder | None, waited: float) -> None:
+        who = holder.describe() if holder else "somebody unknown"
+        super().__init__(f"Waited {waited:.1f} s for {scope!r}, which is held by {who}.")
+        self.scope = scope
+        self.holder = holder
+        self.waited = waited
+
+
+class LeaseLost(InterlockError):
+    """The lease ended before its holder was done; somebody else may hold the scope now."""
+
+    def __init__(self, scope: str, lock_id: str, reason: str) -> None:
+        super().__init__(f"The lease on {scope!r} (lock_id {lock_id}) was lost: {reason}.")
+        self.scope = scope
+        self.lock_id = lock_id
+        self.reason = reason
+
+
+class NotOwner(InterlockError):
+    """A release or renewal named a lock_id that does not hold the scope."""
+
+    def __init__(self, scope: str, lock_id: str, holder: Holder | None, action: str) -> None:
+        who = holder.describe() if holder else "nobody: the lease has expired or was released"
+        super().__init__(
+            f"LOGIC ERROR: lock_id {lock_id} can't {action} {scope!r}, which is held by {who}."
+        )
+        self.scope = scope
+        self.lock_id = lock_id
+        self.holder = holder

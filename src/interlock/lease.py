@@ -1,0 +1,255 @@
+"""A lease as its holder sees it, and the `with` blocks that hold one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import machine, protocol
+from .errors import LeaseLost, NotOwner, StoreUnavailable
+from .model import Released, Renewed
+from .protocol import AcquireOptions, Request, Won
+from .renewal import Held
+
+if TYPE_CHECKING:
+    from .client import AsyncInterlock, Interlock, _Client
+
+
+class _Lease:
+    """One hold on a scope. Its attributes carry the names of the contract."""
+
+    acquired = True
+
+    def __init__(
+        self, client: _Client, won: Won, keys: tuple[str, str], on_lost: Callable[[Any], object] | None
+    ) -> None:
+        req, grant = won.request, won.grant
+        self._client = client
+        self._generation = client._generation
+        self._on_lost = on_lost
+        self._released = False
+        self._fields = req.fields
+        self.scope = req.scope
+        self.lock_id = req.lock_id
+        self.fence = grant.fence
+        """Grows with every lease on the scope; whatever is protected can refuse an older one."""
+        self.locked_at = grant.locked_at
+        self.count = grant.count
+        self.permits = req.permits
+        self.ttl = req.ttl / 1000
+        self.key, self.meta_key = keys
+        self._held = Held(req.scope, req.lock_id, req.ttl, won.valid_until, req.renews, self._lost)
+
+    def __repr__(self) -> str:
+        state = "released" if self._released else "lost" if self.lost else "held"
+        return f"<Lease {self.scope!r} lock_id={self.lock_id} fence={self.fence} {state}>"
+
+    @property
+    def workflow_id(self) -> str | None:
+        return self._fields["workflow_id"]
+
+    @property
+    def workflow_name(self) -> str | None:
+        return self._fields["workflow_name"]
+
+    @property
+    def execution_id(self) -> str | None:
+        return self._fields["execution_id"]
+
+    @property
+    def label(self) -> str | None:
+        return self._fields.get("label")
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child: the lease is the parent's, and only the parent's."""
+        return self._generation != self._client._generation
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease ended before it was released."""
+        if self._released:
+            return False
+        if self._held.lost is None and not self.inherited and machine.now() >= self._held.valid_until:
+            # Stopped, asleep or cut off for longer than the ttl: don't wait to be told.
+            self._client._renewals.remove(self._held)
+            self._held.lose("its ttl ran out before it could be renewed")
+        return self._held.lost is not None
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless the lease is still held, as far as is known here; costs no round trip."""
+        if self.inherited:
+            raise LeaseLost(self.scope, self.lock_id, "it belongs to the process that forked this one")
+        if self.lost or self._released:
+            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "it was released")
+
+    def _lost(self) -> None:
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    def _release_flow(self) -> protocol.Flow:
+        self._client._renewals.remove(self._held)
+        if self._released or self.inherited:
+            return Released(released=True, idempotent=True, scope=self.scope, lock_id=self.lock_id)
+        lost = self.lost
+        self._released = True
+        try:
+            done = yield from protocol.release(self.scope, self.lock_id)
+        except NotOwner as error:
+            if error.holder is None:
+                raise
+            self._released = False
+            self._held.lose(f"it is held by {error.holder.describe()} now")
+            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "") from None
+        if lost or done.idempotent:
+            self._released = False
+            self._held.lose("it expired or was broken")
+            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "")
+        return done
+
+    def _renew_flow(self, ttl: float | None) -> protocol.Flow:
+        self.check()
+        sent = machine.now()
+        try:
+            done = yield from protocol.renew(self.scope, self.lock_id, self.ttl if ttl is None else ttl)
+        except NotOwner as error:
+            self._client._renewals.remove(self._held)
+            holder = error.holder
+            self._held.lose(f"it is held by {holder.describe()} now" if holder else "it expired or was broken")
+            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "") from None
+        self._held.ttl = round(done.ttl * 1000)
+        self._held.valid_until = sent + done.ttl
+        self.ttl = done.ttl
+        return done
+
+
+class Lease(_Lease):
+    """A lease of `Interlock`."""
+
+    _client: Interlock
+
+    def release(self) -> Released:
+        """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
+        released: Released = self._client._run(self._release_flow())
+        return released
+
+    def renew(self, ttl: float | None = None) -> Renewed:
+        """Prolong now, from now on by `ttl`."""
+        renewed: Renewed = self._client._run(self._renew_flow(ttl))
+        return renewed
+
+
+class AsyncLease(_Lease):
+    """A lease of `AsyncInterlock`."""
+
+    _client: AsyncInterlock
+    _body: asyncio.Task[Any] | None = None
+    _cancelled = False
+
+    def _lost(self) -> None:
+        if self._body is not None:
+            self._cancelled = True
+            self._body.cancel(f"lost the lease on {self.scope!r}")
+        super()._lost()
+
+    async def release(self) -> Released:
+        """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
+        released: Released = await self._client._run(self._release_flow())
+        return released
+
+    async def renew(self, ttl: float | None = None) -> Renewed:
+        """Prolong now, from now on by `ttl`."""
+        renewed: Renewed = await self._client._run(self._renew_flow(ttl))
+        return renewed
+
+
+class _Block:
+    """What `lock(…)` returns. It may be entered again, also by several threads or tasks at once."""
+
+    def __init__(
+        self, scope: str, options: AcquireOptions, on_lost: Callable[[Any], object] | None
+    ) -> None:
+        self._scope = scope
+        self._options = options
+        self._on_lost = on_lost
+        self._checked = [protocol.request(scope, renews=True, **options)]
+        self._leases: dict[Any, Any] = {}
+
+    def _request(self) -> Request:
+        """Every entry has a lock_id of its own, else two of them would share one lease."""
+        try:
+            return self._checked.pop()
+        except IndexError:
+            return protocol.request(self._scope, renews=True, **self._options)
+
+    def _leave(self, who: object) -> Any:
+        # Whoever leaves may be another task than the one that entered, as in some test fixtures.
+        return self._leases.pop(who) if who in self._leases else self._leases.popitem()[1]
+
+
+class Lock(_Block):
+    """`with il.lock(…) as lease:` holds the scope for the block, and renews the lease meanwhile."""
+
+    def __init__(
+        self,
+        client: Interlock,
+        scope: str,
+        options: AcquireOptions,
+        on_lost: Callable[[Lease], object] | None,
+    ) -> None:
+        super().__init__(scope, options, on_lost)
+        self._client = client
+
+    def __enter__(self) -> Lease:
+        lease = self._client._acquire(self._request(), self._on_lost)
+        self._leases[threading.get_ident()] = lease
+        return lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease: Lease = self._leave(threading.get_ident())
+        try:
+            lease.release()
+        except (LeaseLost, StoreUnavailable) as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))  # what the body raised matters more
+
+
+class AsyncLock(_Block):
+    """`async with il.lock(…) as lease:`; the body's task is cancelled when the lease is lost."""
+
+    def __init__(
+        self,
+        client: AsyncInterlock,
+        scope: str,
+        options: AcquireOptions,
+        on_lost: Callable[[AsyncLease], object] | None,
+    ) -> None:
+        super().__init__(scope, options, on_lost)
+        self._client = client
+
+    async def __aenter__(self) -> AsyncLease:
+        task = asyncio.current_task()
+        assert task is not None
+        lease = await self._client._acquire(self._request(), self._on_lost)
+        lease._body = task
+        self._leases[task] = lease
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease: AsyncLease = self._leave(asyncio.current_task())
+        body, lease._body = lease._body, None
+        try:
+            await lease.release()
+        except (LeaseLost, StoreUnavailable) as failure:
+            ours = lease._cancelled and body is not None and body.uncancel() == 0
+            if error is None or (ours and isinstance(error, asyncio.CancelledError)):
+                raise failure from error
+            error.add_note(str(failure))

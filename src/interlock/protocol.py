@@ -1,0 +1,264 @@
+"""What an operation does, step by step, without doing any of it.
+
+Each operation is a generator that yields what it needs (an effect) and is sent the result. `client`
+runs them, once for threads and once for tasks, so that there is one protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypedDict
+
+from . import machine, validate
+from .errors import InvalidInput, LockHeld, NotOwner, StoreUnavailable, WaitTimeout
+from .model import Broken, Holder, Released, Renewed, ScopeInfo
+from .room import Place, Room
+from .stores.base import (
+    Acquire,
+    Break,
+    Gone,
+    Granted,
+    Operation,
+    Queued,
+    Refused,
+    Release,
+    Renew,
+    Scopes,
+    Show,
+)
+
+
+class Call(NamedTuple):
+    """Carry out one operation on the store; sends its reply."""
+
+    operation: Operation
+    tracked: bool = False  # over the connection that is told when the scope is touched
+    shielded: bool = False  # not to be cut short by a cancellation
+
+
+class Listen(NamedTuple):
+    """Make sure that messages for this client arrive."""
+
+
+class Enter(NamedTuple):
+    """Sends a `Place` in this client's waiting room."""
+
+    scope: str
+    lock_id: str
+
+
+class Leave(NamedTuple):
+    place: Place
+
+
+class Await(NamedTuple):
+    """Sleep until this place has to look, or until the deadline."""
+
+    place: Place
+    deadline: float
+
+
+class Sleep(NamedTuple):
+    seconds: float
+
+
+Effect = Call | Listen | Enter | Leave | Await | Sleep
+
+
+class AcquireOptions(TypedDict, total=False):
+    """What `acquire`, `lock` and `exclusive` take besides the scope."""
+
+    ttl: float
+    wait: float | None
+    permits: int
+    lock_id: str | None
+    execution_id: str | None
+    workflow_id: str | None
+    workflow_name: str | None
+    label: str | None
+
+
+DEFAULT_TTL = 30.0
+
+
+class Request(NamedTuple):
+    """A checked request for a lease."""
+
+    scope: str
+    lock_id: str
+    identity: str
+    ttl: int
+    permits: int
+    renews: bool
+    wait: float | None
+    fields: dict[str, Any]
+
+    def operation(self, queue: bool, place: int = 0) -> Acquire:
+        return Acquire(
+            self.scope, self.lock_id, self.identity, self.ttl, self.permits, self.renews, queue, place
+        )
+
+
+def request(
+    scope: str,
+    *,
+    renews: bool,
+    ttl: float = DEFAULT_TTL,
+    wait: float | None = None,
+    permits: int = 1,
+    lock_id: str | None = None,
+    execution_id: str | None = None,
+    workflow_id: str | None = None,
+    workflow_name: str | None = None,
+    label: str | None = None,
+) -> Request:
+    """Check everything that a caller passed, before anything is done."""
+    validate.scope(scope)
+    fields: dict[str, Any] = {
+        "lock_id": str(uuid.uuid4()) if lock_id is None else validate.name("lock_id", lock_id),
+        "workflow_id": validate.optional_text("workflow_id", workflow_id),
+        "workflow_name": validate.optional_text("workflow_name", workflow_name),
+        "execution_id": validate.optional_text("execution_id", execution_id),
+        "host": machine.host(),
+        "pid": os.getpid(),
+    }
+    if label is not None:
+        fields["label"] = validate.name("label", label)
+    if validate.permits(permits) > 1:
+        fields["permits"] = permits
+    return Request(
+        scope,
+        fields["lock_id"],
+        json.dumps(fields, separators=(",", ":")),
+        validate.ttl_ms(ttl),
+        permits,
+        renews,
+        validate.wait(wait),
+        fields,
+    )
+
+
+class Won(NamedTuple):
+    """A lease that was granted, and until when it surely lasts by this machine's clock."""
+
+    request: Request
+    grant: Granted
+    valid_until: float
+
+
+Flow = Generator[Effect, Any, Any]
+
+
+def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any, Won]:
+    if room.has(req.scope, req.lock_id):
+        raise InvalidInput(f"lock_id {req.lock_id} already waits for {req.scope!r} in this client.")
+    started = sent = machine.now()
+    queue = listening and req.wait != 0
+    reply = None
+    place: Place | None = None
+    try:
+        reply = yield Call(req.operation(queue))
+        if not isinstance(reply, Granted):
+            if req.wait == 0:
+                assert isinstance(reply, Refused)
+                raise LockHeld(req.scope, reply.holder, reply.count)
+            place = yield Enter(req.scope, req.lock_id)
+            deadline = math.inf if req.wait is None else started + req.wait
+            reply, sent = yield from _wait_in_line(req, room, place, reply, deadline, started)
+    except LockHeld:
+        raise
+    except StoreUnavailable as error:
+        if place is not None or error.maybe_done:
+            yield from _withdraw(req)
+        raise
+    except BaseException:
+        # Cancelled, interrupted or out of time: leave neither a lease nor a place in the queue behind.
+        yield from _withdraw(req)
+        raise
+    finally:
+        if place is not None:
+            yield Leave(place)
+    return Won(req, reply, sent + req.ttl / 1000)
+
+
+def _wait_in_line(
+    req: Request, room: Room, place: Place, reply: Any, deadline: float, started: float
+) -> Generator[Effect, Any, tuple[Granted, float]]:
+    ticket, failures = 0, 0
+    tracked = False
+    now = machine.now()
+    while True:
+        if isinstance(reply, Queued):
+            ticket = reply.place
+            room.looked(place, reply, now, tracked)
+            yield Await(place, deadline)
+        now = machine.now()
+        if now >= deadline and not place.look:
+            holder: Holder | None = reply.holder if reply is not None else None
+            raise WaitTimeout(req.scope, holder, now - started)
+        place.look = False
+        tracked = room.tracks(place)
+        try:
+            yield Listen()
+            reply = yield Call(req.operation(True, ticket), tracked=tracked)
+            failures = 0
+        except StoreUnavailable:
+            # Whoever was already in line keeps trying, and keeps the place; a newcomer is told.
+            if ticket == 0 or machine.now() >= deadline:
+                raise
+            failures += 1
+            yield Sleep(min(0.05 * 2**failures, 1.0, max(0.0, deadline - machine.now())))
+            reply = None
+            place.look = True
+            continue
+        if isinstance(reply, Granted):
+            return reply, now
+
+
+def _withdraw(req: Request) -> Flow:
+    try:
+        yield Call(Release(req.scope, req.lock_id), shielded=True)
+    except StoreUnavailable:
+        return  # the queue forgets us within the liveness window, the lease ends with its ttl
+
+
+def release(scope: str, lock_id: str) -> Generator[Effect, Any, Released]:
+    validate.scope(scope)
+    validate.name("lock_id", lock_id)
+    reply = yield Call(Release(scope, lock_id))
+    gone = isinstance(reply, Gone)
+    if gone and reply.holder is not None:
+        raise NotOwner(scope, lock_id, reply.holder, "release")
+    return Released(released=True, idempotent=gone, scope=scope, lock_id=lock_id)
+
+
+def renew(scope: str, lock_id: str, ttl: float = DEFAULT_TTL) -> Generator[Effect, Any, Renewed]:
+    validate.scope(scope)
+    validate.name("lock_id", lock_id)
+    reply = yield Call(Renew(scope, lock_id, validate.ttl_ms(ttl)))
+    if isinstance(reply, Gone):
+        raise NotOwner(scope, lock_id, reply.holder, "renew")
+    return Renewed(renewed=True, scope=scope, lock_id=lock_id, ttl=ttl)
+
+
+def break_(scope: str) -> Generator[Effect, Any, Broken]:
+    holders = yield Call(Break(validate.scope(scope)))
+    return Broken(broken=bool(holders), scope=scope, holders=holders)
+
+
+def show(scope: str) -> Generator[Effect, Any, ScopeInfo]:
+    info: ScopeInfo = yield Call(Show(validate.scope(scope)))
+    return info
+
+
+def locks() -> Generator[Effect, Any, list[ScopeInfo]]:
+    found = []
+    for scope in sorted((yield Call(Scopes()))):
+        info: ScopeInfo = yield Call(Show(scope))
+        if info.held or info.waiting:
+            found.append(info)
+    return found

@@ -1,0 +1,135 @@
+"""The waiting room of one client: who waits here, when to look at the store again, whom a signal wakes.
+
+No I/O and no clock of its own, so that threads and tasks share it. Of all who wait here for one scope
+only the first looks, for all of them: that is what keeps an idle waiter cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .stores.base import Queued, Signal
+
+HEAD_DELAY = 0.02  # a new head takes its post only if its turn does not come at once
+STORM = 0.02  # at least this long between two looks at a scope, however often it is touched
+
+
+class Place:
+    """One waiter. `look` means: ask the store now."""
+
+    __slots__ = ("lock_id", "look", "scope", "waker")
+
+    def __init__(self, scope: str, lock_id: str) -> None:
+        self.scope = scope
+        self.lock_id = lock_id
+        self.look = False
+        self.waker: object = None  # how the driver wakes this waiter
+
+
+class _Watch:
+    """What is known here of one scope."""
+
+    __slots__ = ("armed", "head", "last_look", "look_at", "places")
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+        self.last_look = 0.0
+        self.look_at = 0.0
+        self.head = False
+        self.armed = False  # the store tells when somebody touches the scope
+
+    @property
+    def first(self) -> Place:
+        return next(iter(self.places.values()))
+
+
+class Room:
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._watches: dict[str, _Watch] = {}
+
+    def enter(self, scope: str, lock_id: str) -> Place:
+        watch = self._watches.setdefault(scope, _Watch())
+        return watch.places.setdefault(lock_id, Place(scope, lock_id))
+
+    def leave(self, place: Place) -> Place | None:
+        """Answers who looks from now on, if that changed."""
+        watch = self._watches.get(place.scope)
+        if watch is None:
+            return None
+        was_first = watch.first is place
+        watch.places.pop(place.lock_id, None)
+        if not watch.places:
+            del self._watches[place.scope]
+            return None
+        if not was_first:
+            return None
+        watch.look_at = 0.0
+        return watch.first
+
+    def has(self, scope: str, lock_id: str) -> bool:
+        watch = self._watches.get(scope)
+        return watch is not None and lock_id in watch.places
+
+    def is_waiting(self, scope: str) -> bool:
+        return scope in self._watches
+
+    def tracks(self, place: Place) -> bool:
+        """Whether this look should ask the store to tell when the scope is touched."""
+        watch = self._watches[place.scope]
+        return watch.head and watch.first is place
+
+    def looked(self, place: Place, answer: Queued, now: float, tracked: bool) -> None:
+        watch = self._watches[place.scope]
+        if watch.first is not place:
+            return
+        watch.last_look = now
+        watch.look_at = now + answer.look_in / 1000
+        watch.armed = tracked
+        watch.head = answer.head
+        if answer.head and not tracked:
+            watch.look_at = now
+
+    def due(self, place: Place) -> float:
+        """When this place has to look of its own accord."""
+        watch = self._watches[place.scope]
+        return watch.look_at if watch.first is place else float("inf")
+
+    def feed(self, signals: Iterable[Signal], now: float) -> list[Place]:
+        """Take in what the store says; answers the places to wake."""
+        woken = []
+        for kind, *rest in signals:
+            if kind == "all":
+                for watch in self._watches.values():
+                    for place in watch.places.values():
+                        place.look = True
+                        woken.append(place)
+                continue
+            found = self._watches.get(rest[0])
+            if found is None:
+                continue
+            if kind == "claim":
+                claimant = found.places.get(rest[1])
+                if claimant is not None:
+                    claimant.look = True
+                    woken.append(claimant)
+                continue
+            if kind == "head":
+                found.head = True
+                found.look_at = min(found.look_at, now + HEAD_DELAY)
+            elif kind == "renewed":
+                # The touch that follows says the same. What it disarmed is armed again by the next look.
+                found.armed = False
+                beat = found.last_look + self._window
+                if now - found.last_look >= 0.9 * self._window:
+                    beat = now
+                found.look_at = min(beat, now + int(rest[1]) / 1000)
+            elif kind == "touched":
+                if not found.armed:
+                    continue
+                found.armed = False
+                found.look_at = min(found.look_at, max(now, found.last_look + STORM))
+            elif kind == "look":
+                found.look_at = now
+            woken.append(found.first)
+        return woken

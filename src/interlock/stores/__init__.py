@@ -1,0 +1,128 @@
+"""From a URL to a store. What a store needs is imported when it is opened."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ..errors import StoreUnavailable
+from .base import Signal
+from .redis.layout import Layout
+
+Store = Any  # a sync or an async store; see base.py
+REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+
+WINDOW = 5.0  # seconds of silence after which a waiter counts as dead
+GRACE = 10.0  # seconds for which an orphaned counter is respected
+
+
+class StoreConfig(Protocol):
+    shown: str
+    window: float
+
+    def keys(self, scope: str) -> tuple[str, str]: ...
+    def open(self) -> Store: ...
+    def open_async(self, on_signals: Callable[[list[Signal]], None]) -> Store: ...
+
+
+def default_path() -> Path:
+    """The file that a user's programs share when no URL says otherwise."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "interlock" / "interlock.db"
+
+
+def without_password(url: str) -> str:
+    return re.sub(r"(://[^/@]*:)[^/@]+@", r"\1***@", url)
+
+
+class _Options:
+    """The part of a URL's query that is Interlock's: ?prefix=, ?liveness=, ?orphan_grace=, ?timeout=."""
+
+    def __init__(self, url: str, prefix: str | None) -> None:
+        self.shown = without_password(url)
+        parts = urlsplit(url)
+        own: dict[str, str] = {}
+        rest = []
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if name in ("prefix", "liveness", "orphan_grace", "timeout"):
+                own[name] = value
+            else:
+                rest.append((name, value))
+        self.url = urlunsplit(parts._replace(query=urlencode(rest)))
+        self.scheme, self.path, self.rest = parts.scheme, parts.path, rest
+        self.window = self._seconds(own, "liveness", WINDOW)
+        self.grace = self._seconds(own, "orphan_grace", GRACE)
+        self.timeout = self._seconds(own, "timeout", 5.0)
+        self.layout = Layout(own.get("prefix", "") if prefix is None else prefix)
+
+    def _seconds(self, own: dict[str, str], name: str, default: float) -> float:
+        try:
+            value = float(own.get(name, default))
+        except ValueError:
+            value = -1.0
+        if not 0.1 <= value <= 3600:
+            raise StoreUnavailable(
+                f"The URL {self.shown} is wrong: {name} must be from 0.1 to 3600 seconds, not {own[name]!r}."
+            )
+        return value
+
+    def keys(self, scope: str) -> tuple[str, str]:
+        return self.layout.counter(scope), self.layout.sidecar(scope)
+
+
+class _RedisConfig(_Options):
+    def open(self) -> Store:
+        from .redis.threads import RedisStore  # noqa: PLC0415 - takes 100 ms, and only Redis needs it
+
+        return RedisStore(self)
+
+    def open_async(self, on_signals: Callable[[list[Signal]], None]) -> Store:
+        from .redis.tasks import AsyncRedisStore  # noqa: PLC0415
+
+        return AsyncRedisStore(self, on_signals)
+
+
+class _SqliteConfig(_Options):
+    def __init__(self, url: str, prefix: str | None) -> None:
+        super().__init__(url, prefix)
+        if self.rest:
+            raise StoreUnavailable(f"The URL {url} is wrong: {self.rest[0][0]!r} is not an option of it.")
+        if not url.startswith("sqlite:///") or self.path in ("", "/"):
+            raise StoreUnavailable(f"The URL {url} is wrong: write sqlite:///absolute/path/of/the.db.")
+        home = re.match(r"/+~(/.*)$", self.path)
+        self.file = Path.home() / home[1].lstrip("/") if home else Path("/" + self.path.lstrip("/"))
+
+    def open(self) -> Store:
+        from .sqlite.threads import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(self)
+
+    def open_async(self, on_signals: Callable[[list[Signal]], None]) -> Store:
+        from .sqlite.tasks import AsyncSqliteStore  # noqa: PLC0415
+
+        return AsyncSqliteStore(self, on_signals)
+
+
+def configure(url: str | None, *, prefix: str | None = None) -> StoreConfig:
+    """Read a URL; none means INTERLOCK_URL, else the user's own file. Connects to nothing yet."""
+    chosen = url or os.environ.get("INTERLOCK_URL") or f"sqlite://{default_path()}"
+    try:
+        scheme = urlsplit(chosen).scheme
+    except ValueError:
+        scheme = ""
+    if scheme in REDIS_SCHEMES:
+        config: StoreConfig = _RedisConfig(chosen, prefix)
+        from .redis.connect import Connector  # noqa: PLC0415
+
+        Connector.check(config)
+        return config
+    if scheme == "sqlite":
+        return _SqliteConfig(chosen, prefix)
+    raise StoreUnavailable(
+        f"The URL {without_password(chosen)} is wrong: it must begin with redis://, rediss://, unix://, "
+        "redis+sentinel:// or sqlite:///."
+    )

@@ -1,0 +1,134 @@
+"""Operations as Redis commands, and the replies read back. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import hiredis
+
+from ...model import Holder, ScopeInfo, holder_from_json, waiter_from_json
+from ..base import (
+    Acquire,
+    Break,
+    Done,
+    Gone,
+    Granted,
+    Operation,
+    Queued,
+    Refused,
+    Release,
+    Renew,
+    Show,
+    Signal,
+)
+from .layout import LOCK, Layout
+
+_SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@cache
+def script(name: str) -> tuple[str, str]:
+    """Text and SHA-1 of a script, with what all of them share in front."""
+    text = (_SCRIPTS / "_scope.lua").read_text() + (_SCRIPTS / f"{name}.lua").read_text()
+    return text, hashlib.sha1(text.encode()).hexdigest()  # noqa: S324 - Redis names scripts so
+
+
+def opening(lock_id: str) -> str:
+    """How every sidecar that Interlock writes for this lock_id begins."""
+    return '{"lock_id":' + json.dumps(lock_id) + ","
+
+
+class Commands:
+    def __init__(self, layout: Layout, window: int, grace: int) -> None:
+        self.layout = layout
+        self.client = ""
+        self._settings = (layout.wake_channels, str(window), str(grace))
+
+    def _evalsha(self, name: str, scope: str, *args: str) -> tuple[Any, ...]:
+        return ("EVALSHA", script(name)[1], "8", *self.layout.scope_keys(scope), scope, *self._settings, *args)
+
+    def encode(self, op: Operation) -> tuple[Any, ...]:
+        if isinstance(op, Acquire):
+            client = self.client if op.queue else ""
+            return self._evalsha(
+                "acquire",
+                op.scope,
+                op.lock_id,
+                opening(op.lock_id),
+                op.identity,
+                str(op.ttl),
+                str(op.permits),
+                client,
+                str(op.place),
+            )
+        if isinstance(op, Release):
+            return self._evalsha("release", op.scope, op.lock_id, opening(op.lock_id))
+        if isinstance(op, Renew):
+            return self._evalsha("renew", op.scope, op.lock_id, opening(op.lock_id), str(op.ttl))
+        if isinstance(op, Break):
+            return self._evalsha("break", op.scope)
+        if isinstance(op, Show):
+            return self._evalsha("show", op.scope)
+        raise TypeError(op)
+
+    def decode(self, op: Operation, reply: Any) -> Any:
+        if isinstance(op, Acquire):
+            if reply[0] == 1:
+                return Granted(reply[1], reply[2].decode(), reply[3])
+            holder = _holder(reply[2], reply[3])
+            if reply[0] == 0:
+                return Refused(holder, reply[1])
+            return Queued(holder, int(reply[4]), reply[5], bool(reply[6]))
+        if isinstance(op, (Release, Renew)):
+            if reply[0] == 1:
+                return Done()
+            return Gone(_holder(reply[1], reply[2]) if len(reply) > 1 else None)
+        if isinstance(op, Break):
+            return _holders(reply)
+        assert isinstance(op, Show)
+        return ScopeInfo(
+            scope=op.scope,
+            held=bool(reply[1]),
+            count=reply[0],
+            holders=_holders(reply[1]),
+            waiting=reply[2],
+            waiters=tuple(waiter_from_json(w) for w in reply[3]),
+        )
+
+    def with_text(self, command: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The same call for a server that has not seen the script yet."""
+        texts = {sha: text for text, sha in map(script, ("acquire", "release", "renew", "break", "show"))}
+        return ("EVAL", texts[command[1]], *command[2:])
+
+    def greetings(self) -> tuple[bytes, ...]:
+        """What a connection that listens says first. The first may be refused, the second must not."""
+        return (
+            hiredis.pack_command(("CLIENT", "TRACKING", "ON", "NOLOOP")),
+            hiredis.pack_command(("SUBSCRIBE", self.layout.wake_channels + self.client)),
+        )
+
+    def read_push(self, push: list[Any]) -> list[Signal]:
+        """Signals in a push message of the server's."""
+        kind = push[0]
+        if kind == b"message":
+            return [tuple(push[2].decode().split("\n"))]
+        if kind == b"invalidate":
+            if push[1] is None:  # FLUSHALL
+                return [("all",)]
+            locks = (self.layout.prefix + LOCK).encode()
+            keys = [key.decode(errors="replace") for key in push[1] if key.startswith(locks)]
+            scopes = {self.layout.scope_of(key) for key in keys}
+            return [("touched", scope) for scope in scopes if scope is not None]
+        return []
+
+
+def _holder(record: bytes, left: int) -> Holder:
+    return holder_from_json(record, left / 1000 if left >= 0 else None)
+
+
+def _holders(flat: list[Any]) -> tuple[Holder, ...]:
+    return tuple(_holder(flat[i], flat[i + 1]) for i in range(0, len(flat), 2))

@@ -1,0 +1,152 @@
+"""Connections to Redis, by redis-py: addresses, TLS, passwords, Sentinel. Both kinds speak RESP3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ...errors import StoreUnavailable
+
+try:
+    import redis
+    import redis.asyncio
+    from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+    from redis.backoff import NoBackoff
+    from redis.connection import parse_url
+    from redis.exceptions import RedisError, ResponseError
+    from redis.retry import Retry
+    from redis.sentinel import Sentinel
+
+    import hiredis  # noqa: F401 - redis-py uses it where it is there; here it must be
+except ImportError as missing:
+    raise StoreUnavailable(
+        "Redis needs two more packages: pip install 'interlock[redis]'."
+    ) from missing
+
+if TYPE_CHECKING:
+    from .. import _RedisConfig
+
+UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
+"""The connection is of no use any more; what was sent over it may have been carried out."""
+
+
+class Connector:
+    """Makes connections for one URL."""
+
+    def __init__(self, config: _RedisConfig) -> None:
+        self.shown = config.shown
+        self.timeout = config.timeout
+        self._sentinels: list[tuple[str, int]] = []
+        self._service = ""
+        parts = urlsplit(config.url)
+        self._tls = parts.scheme.startswith("rediss")
+        if parts.scheme.endswith("+sentinel"):
+            self._options = self._read_sentinel_url(parts)
+        else:
+            self._options = dict(parse_url(config.url))
+        self._unix = "path" in self._options
+        for drop in ("connection_class", "max_connections"):
+            self._options.pop(drop, None)
+        self._options.setdefault("socket_timeout", config.timeout)
+        self._options.setdefault("socket_connect_timeout", config.timeout)
+        self._options.setdefault("client_name", "interlock")
+        self._options["protocol"] = 3
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """Refuse a URL that can't be meant, before anything is done with it."""
+        try:
+            cls(config)._make(False, "localhost", 6379)
+        except (ValueError, TypeError, redis.RedisError) as error:
+            reason = str(error).rstrip(".").replace("AbstractConnection.__init__() got an ", "")
+            raise StoreUnavailable(f"The URL {config.shown} is wrong: {reason}.") from None
+
+    def _read_sentinel_url(self, parts: Any) -> dict[str, Any]:
+        """redis+sentinel://[user:password@]host[:port][,host[:port]…]/service[/db]"""
+        credentials, _, hosts = parts.netloc.rpartition("@")
+        for host in hosts.split(","):
+            name, _, port = host.partition(":")
+            if not name:
+                raise ValueError("a Sentinel's host is missing")
+            self._sentinels.append((name, int(port or 26379)))
+        path = [p for p in parts.path.split("/") if p]
+        if not 1 <= len(path) <= 2:
+            raise ValueError("write redis+sentinel://host:26379,host:26379/service/0")
+        self._service = path[0]
+        options: dict[str, Any] = dict(parse_url(f"redis://localhost/{path[1] if path[1:] else 0}?{parts.query}"))
+        del options["host"]
+        user, _, password = credentials.partition(":")
+        if user:
+            options["username"] = unquote(user)
+        if password:
+            options["password"] = unquote(password)
+        return options
+
+    def _kind(self, asynchronous: bool) -> Any:
+        module = redis.asyncio if asynchronous else redis
+        if self._unix:
+            return module.UnixDomainSocketConnection
+        return module.SSLConnection if self._tls else module.Connection
+
+    def _make(self, asynchronous: bool, host: str = "", port: int = 0) -> Any:
+        options = dict(self._options)
+        if asynchronous:
+            options["socket_timeout"] = None  # the line watches its own replies
+        retry: Any = redis.asyncio.retry.Retry if asynchronous else Retry
+        options["retry"] = retry(NoBackoff(), 0)
+        if self._sentinels:
+            options.update(host=host, port=port)
+        return self._kind(asynchronous)(**options)
+
+    def _unreachable(self, error: BaseException) -> StoreUnavailable:
+        if isinstance(error, ResponseError) or "AUTH" in str(error).upper() or "WRONGPASS" in str(error):
+            return refusal(error, self.shown)
+        reason = str(error).rstrip(".") or type(error).__name__
+        return StoreUnavailable(f"Can't reach the Redis at {self.shown}: {reason}.")
+
+    def connect(self) -> Any:
+        try:
+            address: tuple[Any, ...] = ()
+            if self._sentinels:
+                sentinel = Sentinel(self._sentinels, socket_timeout=self.timeout)
+                address = sentinel.discover_master(self._service)
+            connection = self._make(False, *address)
+            connection.connect()
+        except (RedisError, OSError) as error:
+            raise self._unreachable(error) from error
+        return connection
+
+    async def connect_async(self) -> Any:
+        try:
+            address: tuple[Any, ...] = ()
+            if self._sentinels:
+                sentinel = AsyncSentinel(self._sentinels, socket_timeout=self.timeout)
+                address = await sentinel.discover_master(self._service)
+            connection = self._make(True, *address)
+            await connection.connect()
+        except (RedisError, OSError) as error:
+            raise self._unreachable(error) from error
+        return connection
+
+
+_MEANINGS = (
+    ("NOPERM", "does not permit this user a command or key that Interlock needs (see docs/redis.md)"),
+    ("NoPermission", "does not permit this user a command or key that Interlock needs (see docs/redis.md)"),
+    ("NOAUTH", "asks for a password"),
+    ("WRONGPASS", "refuses the user name or password"),
+    ("invalid username-password", "refuses the user name or password"),
+    ("OOM", "is out of memory"),
+    ("READONLY", "is a replica that takes no writes"),
+    ("LOADING", "is still loading its data"),
+    ("MISCONF", "can't persist to disk and refuses writes"),
+    ("MASTERDOWN", "has lost its master"),
+)
+
+
+def refusal(error: BaseException, url: str, maybe_done: bool = False) -> StoreUnavailable:
+    """What the server's error reply means to a user."""
+    text = str(error).rstrip(".")
+    for sign, meaning in _MEANINGS:
+        if sign in text[:80] or sign in type(error).__name__:
+            return StoreUnavailable(f"The Redis at {url} {meaning}: {text}.", maybe_done)
+    return StoreUnavailable(f"The Redis at {url} answered: {text}.", maybe_done)

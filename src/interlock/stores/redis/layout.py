@@ -1,0 +1,74 @@
+"""The names of all keys and channels. Nothing else in the project spells one.
+
+Plain: `n8n-lock-<scope>`, as n8n's sub-workflows write it. For a cluster the scope stands in braces, so
+that all keys of a scope lie in one slot. A prefix goes before everything.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...errors import InvalidInput
+
+LOCK = "n8n-lock-"
+OWN = "interlock:"
+_FAMILIES = (LOCK, OWN, "n8n-ratelimit-", "process_status_")
+
+
+class Layout:
+    def __init__(self, prefix: str = "", hash_tags: bool = False) -> None:
+        if prefix.startswith(_FAMILIES):
+            raise InvalidInput(f"prefix must not begin like a key of Interlock's: {prefix!r}.")
+        if any(c in prefix for c in "{}\r\n "):
+            raise InvalidInput(f"prefix must not contain braces, spaces or line breaks: {prefix!r}.")
+        self.prefix = prefix
+        self.hash_tags = hash_tags
+        self.wake_channels = f"{prefix}{OWN}wake:"
+        self.scope_keys = lru_cache(maxsize=1024)(self._scope_keys)
+
+    def _tagged(self, scope: str) -> str:
+        if not self.hash_tags:
+            return scope
+        if scope.startswith("}"):  # an empty hash tag would scatter the scope's keys
+            raise InvalidInput(f"scope must not begin with '}}' on a cluster: {scope!r}.")
+        return "{" + scope + "}"
+
+    def counter(self, scope: str) -> str:
+        return f"{self.prefix}{LOCK}{self._tagged(scope)}"
+
+    def sidecar(self, scope: str) -> str:
+        return f"{self.counter(scope)}:meta"
+
+    def _scope_keys(self, scope: str) -> tuple[str, ...]:
+        """In the order that the scripts expect."""
+        own = f"{self.prefix}{OWN}{self._tagged(scope)}"
+        return (
+            self.counter(scope),
+            self.sidecar(scope),
+            f"{own}:memo",
+            f"{own}:queue",
+            f"{own}:waiters",
+            f"{own}:seen",
+            f"{own}:permits",
+            f"{own}:holders",
+        )
+
+    def scan_patterns(self) -> tuple[str, ...]:
+        """Glob patterns that match a key of every scope that is held or waited for."""
+        escaped = "".join(f"\\{c}" if c in "*?[]\\^-" else c for c in self.prefix)
+        return (f"{escaped}{LOCK}*", f"{escaped}{OWN}*:queue", f"{escaped}{OWN}*:permits")
+
+    def scope_of(self, key: str) -> str | None:
+        """The scope of a counter, a sidecar, a queue or a permits key."""
+        name = key.removeprefix(self.prefix)
+        if name.startswith(LOCK):
+            scope = name.removeprefix(LOCK).removesuffix(":meta")
+        elif name.startswith(OWN):
+            scope = name.removeprefix(OWN).rpartition(":")[0]
+        else:
+            return None
+        if self.hash_tags:
+            if not (scope.startswith("{") and scope.endswith("}")):
+                return None
+            scope = scope[1:-1]
+        return scope

@@ -1,0 +1,75 @@
+-- Take the scope, claim an offer, or keep a place in the queue. Safe to send again.
+-- ARGV   5 lock_id  6 opening of its sidecar  7 identity  8 ttl ms  9 permits  10 client, '' to fail fast
+--        11 place in the queue, 0 for a new one
+-- reply  {1, fence, locked_at, count}                           granted
+--        {0, count, holder, holder's ms left}                   held, fail fast
+--        {2, count, holder, holder's ms left, place, look_in, head}   queued
+
+local id, opening, identity = ARGV[5], ARGV[6], ARGV[7]
+local ttl, permits, client, place = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], tonumber(ARGV[11])
+
+local function same_again(record)
+  local at = string.match(record, '"locked_at":"([^"]*)"')
+  local fence = string.match(record, '"fence":(%d+)')
+  return { 1, tonumber(fence or 0), at or '', tonumber(counter) or crowd }
+end
+
+local function without_offer(record)
+  local plain, offered = string.gsub(record, OFFERED .. '}$', '}')
+  if offered > 0 and call('EXISTS', QUEUE) == 1 then tell_head() end
+  return plain
+end
+
+local held = crowd > 0 and call('HGET', HOLDERS, id)
+if held then
+  call('HSET', HOLDERS, id, without_offer(held))
+  call('ZADD', PERMITS, now + ttl, id)
+  mirror()
+  return same_again(held)
+end
+if meta and is_mine(meta, id, opening) then
+  meta = without_offer(meta)
+  counter = '1'
+  call('SET', META, meta, 'PX', ttl)
+  call('SET', COUNTER, '1', 'PX', ttl)
+  remember('L', ttl + DAY)
+  return same_again(meta)
+end
+
+if (others == 0 or call('EXISTS', QUEUE) == 0) and admits(permits) then
+  return grant(id, identity, ttl, permits, ttl, '')
+end
+
+if client ~= '' then
+  if place == 0 then
+    local tail = call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
+    place = max(clock[1] * 1000000 + clock[2], (tonumber(tail[2]) or 0) + 1)
+  end
+  call('ZADD', QUEUE, 'NX', format('%.0f', place), id)
+  call('HSET', WAITERS, id, format('%s %d %d %s', client, ttl, permits, identity))
+  call('ZADD', SEEN, now, client)
+  call('ZREMRANGEBYSCORE', SEEN, '-inf', now - 2 * WINDOW)
+  for _, key in ipairs({ QUEUE, WAITERS, SEEN }) do call('PEXPIRE', key, 12 * WINDOW) end
+end
+
+local granted = hand_over(client ~= '' and id or nil)
+if granted then return granted end
+
+if client == '' and call('EXISTS', QUEUE) == 0 and admits(permits) then
+  return grant(id, identity, ttl, permits, ttl, '')  -- all who waited were dead
+end
+
+-- A contender with a shorter ttl may have cut the counter; the sidecar is the truth.
+if meta and not is_shared(meta) and string.find(meta, '"fence":', 1, true) then
+  local left = call('PTTL', META)
+  if left > 0 and call('PTTL', COUNTER) < left then call('SET', COUNTER, counter or '1', 'PX', left) end
+end
+
+local count, holder, left = tonumber(counter) or max(crowd, 1), meta or '', ends_in or -1
+if client == '' then return { 0, count, holder, left } end
+
+local head = call('ZRANGE', QUEUE, 0, 0)[1] == id
+local look_in = WINDOW
+local offered = meta and string.find(meta, OFFERED, 1, true)
+if ends_in and (head or offered) then look_in = min(WINDOW, ends_in + 1) end
+return { 2, count, holder, left, format('%.0f', place), look_in, head and 1 or 0 }

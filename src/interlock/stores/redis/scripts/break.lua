@@ -1,0 +1,11 @@
+-- Take the scope from whoever holds it.
+-- reply  {record, ms left, ...} of those who held it; a bare counter has the record ''
+
+local lost = holds()
+if #lost > 0 then
+  call('DEL', PERMITS, HOLDERS)
+  crowd = 0
+  free_mutex()
+end
+if others > 0 then hand_over() end
+return lost

@@ -1,0 +1,32 @@
+-- Give back a lease, an offer or a place in the queue. Ownership is checked and acted on in one step.
+-- ARGV   5 lock_id  6 opening of its sidecar
+-- reply  {1} released   {0} there was nothing to release   {0, holder, ms left} somebody else has it
+
+local id, opening = ARGV[5], ARGV[6]
+
+if meta and not is_shared(meta) and is_mine(meta, id, opening) then
+  free_mutex()
+  if others > 0 then hand_over() end
+  return { 1 }
+end
+
+if crowd > 0 and call('HEXISTS', HOLDERS, id) == 1 then
+  drop_permit(id)
+  mirror()
+  if crowd == 0 then remember('F', HOUR) end
+  hand_over()
+  return { 1 }
+end
+
+if others > 0 and call('ZSCORE', QUEUE, id) then
+  local was_head = call('ZRANGE', QUEUE, 0, 0)[1] == id
+  leave_queue(id)
+  if was_head then
+    hand_over()
+    tell_head()
+  end
+  return { 1 }
+end
+
+if meta then return { 0, meta, call('PTTL', META) } end
+return { 0 }

@@ -1,0 +1,28 @@
+-- Prolong a lease that is still held.
+-- ARGV   5 lock_id  6 opening of its sidecar  7 ttl ms
+-- reply  {1} renewed   {0} it is gone   {0, holder, ms left} somebody else has it
+
+local id, opening, ttl = ARGV[5], ARGV[6], tonumber(ARGV[7])
+
+local held = crowd > 0 and call('HEXISTS', HOLDERS, id) == 1
+if not held and not (meta and not is_shared(meta) and is_mine(meta, id, opening)) then
+  if meta then return { 0, meta, call('PTTL', META) } end
+  return { 0 }
+end
+
+-- Said before it is done: the invalidations that follow then tell the waiter nothing new.
+if others > 0 then
+  local waiting, client = first_living()
+  if waiting then wake(client, 'renewed', SCOPE, format('%d', ttl)) end
+end
+
+if held then
+  call('ZADD', PERMITS, now + ttl, id)
+  mirror()
+else
+  call('PEXPIRE', META, ttl)
+  -- A contender's EXPIRE may have ended the counter.
+  if call('PEXPIRE', COUNTER, ttl) == 0 then call('SET', COUNTER, '1', 'PX', ttl) end
+end
+remember('L', ttl + DAY)
+return { 1 }

@@ -1,0 +1,273 @@
+"""The Redis store for tasks: two connections, whatever the number of tasks.
+
+Over the first go the commands, all of one tick of the event loop in one packet. Over the second the store
+talks to us, and the looks travel that ask it to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
+
+from ... import machine
+from ...errors import StoreUnavailable
+from ..base import Operation, Queued, Scopes, Signal, new_client_id, settled
+from .commands import Commands
+from .connect import UNREACHABLE, Connector, refusal
+
+if TYPE_CHECKING:
+    from .. import _RedisConfig
+
+ATTEMPTS = 3
+
+
+class _Line:
+    """One connection that any number of tasks use at once."""
+
+    def __init__(self, connection: Any, timeout: float, on_push: Callable[[list[Any]], None]) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._on_push = on_push
+        self._loop = asyncio.get_running_loop()
+        self._unsent: list[bytes] = []
+        self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._flushing = False
+        self._watchdog: asyncio.TimerHandle | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+        self.broken: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = {self._loop.create_task(self._receive())}
+
+    def send(self, *command: Any) -> asyncio.Future[Any]:
+        """The reply; an error reply is a result, a lost connection an exception."""
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        if self.broken is not None:
+            reply.set_exception(self.broken)
+            return reply
+        self._pending.append((reply, machine.now()))
+        self._unsent.append(hiredis.pack_command(command))
+        if not self._flushing:
+            self._flushing = True
+            task = self._loop.create_task(self._flush())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._watchdog is None:
+            self._watchdog = self._loop.call_later(self._timeout, self._watch)
+        return reply
+
+    async def _flush(self) -> None:
+        try:
+            while self._unsent:
+                batch, self._unsent = b"".join(self._unsent), []
+                await self._connection.send_packed_command(batch, check_health=False)
+        except UNREACHABLE as error:
+            self.fail(error)
+        finally:
+            self._flushing = False
+
+    async def _receive(self) -> None:
+        read = self._connection.read_response
+        try:
+            while True:
+                try:
+                    message = await read(disable_decoding=True, push_request=True)
+                except ResponseError as error:
+                    message = error
+                if isinstance(message, hiredis.PushNotification):
+                    self._on_push(message)
+                    continue
+                reply, _ = self._pending.popleft()
+                if not reply.done():
+                    reply.set_result(message)
+        except UNREACHABLE as error:
+            self.fail(error)
+
+    def _watch(self) -> None:
+        self._watchdog = None
+        if self._pending:
+            left = self._pending[0][1] + self._timeout - machine.now()
+            if left <= 0:
+                self.fail(TimeoutError(f"no reply for {self._timeout:g} s"))
+            else:
+                self._watchdog = self._loop.call_later(left, self._watch)
+
+    def fail(self, error: BaseException) -> None:
+        if self.broken is not None:
+            return
+        self.broken = error
+        for reply, _ in self._pending:
+            if not reply.done():
+                reply.set_exception(error)
+                reply.exception()  # whoever was cancelled meanwhile never asks
+        self._pending.clear()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        current = asyncio.current_task(self._loop)
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        hang_up = self._loop.create_task(self._connection.disconnect(nowait=True))
+        self._tasks = {hang_up}
+        self.on_lost()
+
+    async def close(self) -> None:
+        self.on_lost = lambda: None
+        self.fail(ConnectionError("closed"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class AsyncRedisStore:
+    def __init__(self, config: _RedisConfig, on_signals: Callable[[list[Signal]], None]) -> None:
+        self._connector = Connector(config)
+        self._commands = Commands(config.layout, round(config.window * 1000), round(config.grace * 1000))
+        self._commands.client = new_client_id()
+        self._on_signals = on_signals
+        self._line: _Line | None = None
+        self._listener: _Line | None = None
+        self._connecting = asyncio.Lock()
+        self._tracks = False
+        self._refused: tuple[float, StoreUnavailable] | None = None
+
+    @property
+    def listening(self) -> bool:
+        return self._listener is not None and self._listener.broken is None
+
+    # ------------------------------------------------------------------ operations
+
+    async def call(self, operation: Operation, tracked: bool = False) -> Any:
+        if isinstance(operation, Scopes):
+            return await self._scopes()
+        command = self._commands.encode(operation)
+        if tracked and self._tracks and self._listener is not None:
+            try:
+                reply = await self._listener.send(*command)
+                if isinstance(reply, list):
+                    return self._commands.decode(operation, reply)
+            except UNREACHABLE:
+                pass  # the other connection may do better
+        sent = False
+        for attempt in range(ATTEMPTS):
+            line = self._line
+            if line is None or line.broken is not None:
+                line = await self._open_line()
+            try:
+                reply = await line.send(*command)
+                if isinstance(reply, NoScriptError):
+                    reply = await line.send(*self._commands.with_text(command))
+            except UNREACHABLE as error:
+                sent = True
+                if attempt == ATTEMPTS - 1 or isinstance(error, TimeoutError):
+                    raise self._lost(error) from error
+                continue
+            if isinstance(reply, ReadOnlyError) and attempt < ATTEMPTS - 1:
+                line.fail(reply)  # demoted: ask for the new master
+                continue
+            answer = settled(operation, self._read(operation, reply), sent)
+            if tracked and isinstance(answer, Queued) and not self._tracks:
+                answer = answer._replace(look_in=min(answer.look_in, 1000))  # nobody tells: look more often
+            return answer
+        raise AssertionError
+
+    def _read(self, operation: Operation, reply: Any) -> Any:
+        if isinstance(reply, ResponseError):
+            raise refusal(reply, self._connector.shown) from reply
+        return self._commands.decode(operation, reply)
+
+    def _lost(self, error: BaseException) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"Lost the Redis at {self._connector.shown}: {str(error).rstrip('.')}.", maybe_done=True
+        )
+
+    async def _open_line(self) -> _Line:
+        async with self._connecting:
+            if self._line is None or self._line.broken is not None:
+                connection = await self._connect()
+                self._line = _Line(connection, self._connector.timeout, lambda push: None)
+            return self._line
+
+    async def _connect(self) -> Any:
+        # Thousands of tasks may ask at once: one attempt answers for all of them.
+        if self._refused is not None and machine.now() - self._refused[0] < 0.1:
+            raise StoreUnavailable(str(self._refused[1]))
+        try:
+            connection = await self._connector.connect_async()
+        except StoreUnavailable as error:
+            self._refused = (machine.now(), error)
+            raise
+        self._refused = None
+        return connection
+
+    async def _scopes(self) -> list[str]:
+        layout = self._commands.layout
+        found: set[str] = set()
+        for pattern in layout.scan_patterns():
+            cursor = b"0"
+            while True:
+                line = await self._open_line()
+                try:
+                    reply = await line.send("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
+                except UNREACHABLE as error:
+                    raise self._lost(error) from error
+                if isinstance(reply, ResponseError):
+                    raise refusal(reply, self._connector.shown) from reply
+                cursor, keys = reply
+                found.update(filter(None, (layout.scope_of(key.decode(errors="replace")) for key in keys)))
+                if cursor == b"0":
+                    break
+        return list(found)
+
+    # ------------------------------------------------------------------ listening
+
+    async def listen(self) -> None:
+        """Open the connection over which others wake us, unless it stands."""
+        if self.listening:
+            return
+        async with self._connecting:
+            if self.listening:
+                return
+            connection = await self._connect()
+
+            async def as_it_is(push: Any) -> Any:
+                return push
+
+            connection._parser.set_invalidation_push_handler(as_it_is)
+            tracking, subscribe = self._commands.greetings()
+            try:
+                await connection.send_packed_command(tracking + subscribe, check_health=False)
+                try:
+                    await connection.read_response(disable_decoding=True)
+                    self._tracks = True
+                except ResponseError:
+                    self._tracks = False
+                push = await connection.read_response(disable_decoding=True, push_request=True)
+                assert push[0] == b"subscribe"
+            except ResponseError as error:
+                await connection.disconnect(nowait=True)
+                raise refusal(error, self._connector.shown) from error
+            except UNREACHABLE as error:
+                raise self._lost(error) from error
+            self._listener = _Line(connection, self._connector.timeout, self._pushed)
+            self._listener.on_lost = lambda: self._on_signals([("all",)])
+
+    def _pushed(self, push: list[Any]) -> None:
+        signals = self._commands.read_push(push)
+        if signals:
+            self._on_signals(signals)
+
+    def unwatch(self, scope: str) -> None:
+        """Nothing to do: tracking ends with the next touch."""
+
+    # ------------------------------------------------------------------ ending
+
+    async def close(self) -> None:
+        for line in (self._line, self._listener):
+            if line is not None:
+                await line.close()
+        self._line = self._listener = None
+
+    def forget(self) -> None:
+        """Nothing to do: a client's forked child opens a store of its own."""

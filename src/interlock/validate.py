@@ -1,0 +1,72 @@
+"""The ranges of everything a user can pass. Each refusal names the argument and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any
+
+from .errors import InvalidInput
+
+MAX_TTL = 366 * 86400.0
+MIN_TTL = 0.05
+MAX_WAIT = 366 * 86400.0
+MAX_PERMITS = 1000
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+@lru_cache(maxsize=4096)
+def _checked_name(what: str, value: str) -> str:
+    if not 1 <= len(value) <= 512:
+        raise InvalidInput(f"{what} must have 1 to 512 characters, not {len(value)}.")
+    if _CONTROL.search(value):
+        raise InvalidInput(f"{what} must not contain control characters: {value!r}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} must be valid UTF-8 text: {value!r}.") from None
+    return value
+
+
+def name(what: str, value: Any) -> str:
+    if type(value) is not str:
+        raise InvalidInput(f"{what} must be a string of 1 to 512 characters, not {value!r}.")
+    return _checked_name(what, value)
+
+
+def scope(value: Any) -> str:
+    checked = name("scope", value)
+    if checked.endswith(":meta"):  # its counter's key would be another scope's sidecar
+        raise InvalidInput(f"scope must not end in ':meta', which names a lock's sidecar: {checked!r}.")
+    return checked
+
+
+def optional_text(what: str, value: Any) -> str | None:
+    return None if value is None else name(what, value)
+
+
+def _number(what: str, value: Any, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        raise InvalidInput(f"{what} must be a number of seconds from {low:g} to {high:g}, not {value!r}.")
+    if not low <= value <= high:
+        raise InvalidInput(f"{what} must be from {low:g} to {high:g} seconds, not {value!r}.")
+    return float(value)
+
+
+def ttl_ms(value: Any) -> int:
+    return round(_number("ttl", value, MIN_TTL, MAX_TTL) * 1000)
+
+
+def wait(value: Any) -> float | None:
+    """Seconds, or None for as long as it takes."""
+    if value is None or value == math.inf:
+        return None
+    return _number("wait", value, 0, MAX_WAIT)
+
+
+def permits(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= MAX_PERMITS:
+        raise InvalidInput(f"permits must be a whole number from 1 to {MAX_PERMITS}, not {value!r}.")
+    return value
