@@ -256,7 +256,7 @@ class Interlock(_Client):
     # ------------------------------------------------------------------ renewing
 
     def _keep(self, lease: Lease) -> None:
-        if self._renewals.add(lease._held) or self._keeper is None:
+        if self._renewals.add(lease) or self._keeper is None:
             with self._keeper_wakes:
                 if self._keeper is None:
                     self._keeper = threading.Thread(
@@ -289,7 +289,8 @@ def _keep_renewing(client_ref: weakref.ref[Interlock]) -> None:
         with wakes:
             if client._closed:
                 return
-            pause = client._renewals.sleep_until() - machine.now()
+            now = machine.now()
+            pause = client._renewals.sleep_until(now) - now
             del client
             wakes.wait(min(max(pause, 0.0), 60.0))
 
@@ -470,7 +471,7 @@ class AsyncInterlock(_Client):
     # ------------------------------------------------------------------ renewing
 
     def _keep(self, lease: AsyncLease) -> None:
-        wake = self._renewals.add(lease._held)
+        wake = self._renewals.add(lease)
         if self._keeper is None or self._keeper.done():
             self._keeper = asyncio.get_running_loop().create_task(self._keep_renewing())
         elif wake:
@@ -486,7 +487,8 @@ class AsyncInterlock(_Client):
                 answers = await asyncio.gather(*calls, return_exceptions=True)
                 for held, answer in zip(due, answers, strict=True):
                     self._renewals.settle(held, sent, machine.now(), answer)
-            pause = self._renewals.sleep_until() - machine.now()
+            now = machine.now()
+            pause = self._renewals.sleep_until(now) - now
             try:
                 async with asyncio.timeout(min(max(pause, 0.0), 60.0)):
                     await self._keeper_wakes.wait()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .client import AsyncInterlock, Interlock, _Client
 
 
-class _Lease:
+class _Lease(Held):
     """One hold on a scope. Its attributes carry the names of the contract."""
 
     acquired = True
@@ -41,7 +41,9 @@ class _Lease:
         self.permits = req.permits
         self.ttl = req.ttl / 1000
         self.key, self.meta_key = keys
-        self._held = Held(req.scope, req.lock_id, req.ttl, won.valid_until, req.renews, self._lost)
+        self.renews = req.renews
+        self.valid_until = won.valid_until
+        self.due = won.valid_until - self.ttl * 2 / 3
 
     def __repr__(self) -> str:
         state = "released" if self._released else "lost" if self.lost else "held"
@@ -49,19 +51,19 @@ class _Lease:
 
     @property
     def workflow_id(self) -> str | None:
-        return self._fields["workflow_id"]
+        return self._fields.workflow_id
 
     @property
     def workflow_name(self) -> str | None:
-        return self._fields["workflow_name"]
+        return self._fields.workflow_name
 
     @property
     def execution_id(self) -> str | None:
-        return self._fields["execution_id"]
+        return self._fields.execution_id
 
     @property
     def label(self) -> str | None:
-        return self._fields.get("label")
+        return self._fields.label
 
     @property
     def inherited(self) -> bool:
@@ -73,25 +75,25 @@ class _Lease:
         """Whether the lease ended before it was released."""
         if self._released:
             return False
-        if self._held.lost is None and not self.inherited and machine.now() >= self._held.valid_until:
+        if self.lost_because is None and not self.inherited and machine.now() >= self.valid_until:
             # Stopped, asleep or cut off for longer than the ttl: don't wait to be told.
-            self._client._renewals.remove(self._held)
-            self._held.lose("its ttl ran out before it could be renewed")
-        return self._held.lost is not None
+            self._client._renewals.remove(self)
+            self.lose("its ttl ran out before it could be renewed")
+        return self.lost_because is not None
 
     def check(self) -> None:
         """Raise `LeaseLost` unless the lease is still held, as far as is known here; costs no round trip."""
         if self.inherited:
             raise LeaseLost(self.scope, self.lock_id, "it belongs to the process that forked this one")
         if self.lost or self._released:
-            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "it was released")
+            raise LeaseLost(self.scope, self.lock_id, self.lost_because or "it was released")
 
-    def _lost(self) -> None:
+    def when_lost(self) -> None:
         if self._on_lost is not None:
             self._on_lost(self)
 
     def _release_flow(self) -> protocol.Flow:
-        self._client._renewals.remove(self._held)
+        self._client._renewals.remove(self)
         if self._released or self.inherited:
             return Released(released=True, idempotent=True, scope=self.scope, lock_id=self.lock_id)
         lost = self.lost
@@ -102,12 +104,12 @@ class _Lease:
             if error.holder is None:
                 raise
             self._released = False
-            self._held.lose(f"it is held by {error.holder.describe()} now")
-            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "") from None
+            self.lose(f"it is held by {error.holder.describe()} now")
+            raise LeaseLost(self.scope, self.lock_id, self.lost_because or "") from None
         if lost or done.idempotent:
             self._released = False
-            self._held.lose("it expired or was broken")
-            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "")
+            self.lose("it expired or was broken")
+            raise LeaseLost(self.scope, self.lock_id, self.lost_because or "")
         return done
 
     def _renew_flow(self, ttl: float | None) -> protocol.Flow:
@@ -116,13 +118,12 @@ class _Lease:
         try:
             done = yield from protocol.renew(self.scope, self.lock_id, self.ttl if ttl is None else ttl)
         except NotOwner as error:
-            self._client._renewals.remove(self._held)
+            self._client._renewals.remove(self)
             holder = error.holder
-            self._held.lose(f"it is held by {holder.describe()} now" if holder else "it expired or was broken")
-            raise LeaseLost(self.scope, self.lock_id, self._held.lost or "") from None
-        self._held.ttl = round(done.ttl * 1000)
-        self._held.valid_until = sent + done.ttl
+            self.lose(f"it is held by {holder.describe()} now" if holder else "it expired or was broken")
+            raise LeaseLost(self.scope, self.lock_id, self.lost_because or "") from None
         self.ttl = done.ttl
+        self.valid_until = sent + done.ttl
         return done
 
 
@@ -149,11 +150,11 @@ class AsyncLease(_Lease):
     _body: asyncio.Task[Any] | None = None
     _cancelled = False
 
-    def _lost(self) -> None:
+    def when_lost(self) -> None:
         if self._body is not None:
             self._cancelled = True
             self._body.cancel(f"lost the lease on {self.scope!r}")
-        super()._lost()
+        super().when_lost()
 
     async def release(self) -> Released:
         """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""

@@ -11,6 +11,7 @@ import math
 import os
 import uuid
 from collections.abc import Generator
+from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
 from . import machine, validate
@@ -85,6 +86,17 @@ class AcquireOptions(TypedDict, total=False):
 DEFAULT_TTL = 30.0
 
 
+class Fields(NamedTuple):
+    """Who asks."""
+
+    workflow_id: str | None
+    workflow_name: str | None
+    execution_id: str | None
+    pid: int
+    label: str | None
+    permits: int
+
+
 class Request(NamedTuple):
     """A checked request for a lease."""
 
@@ -95,7 +107,7 @@ class Request(NamedTuple):
     permits: int
     renews: bool
     wait: float | None
-    fields: dict[str, Any]
+    fields: Fields
 
     def operation(self, queue: bool, place: int = 0) -> Acquire:
         return Acquire(
@@ -118,28 +130,46 @@ def request(
 ) -> Request:
     """Check everything that a caller passed, before anything is done."""
     validate.scope(scope)
-    fields: dict[str, Any] = {
-        "lock_id": str(uuid.uuid4()) if lock_id is None else validate.name("lock_id", lock_id),
-        "workflow_id": validate.optional_text("workflow_id", workflow_id),
-        "workflow_name": validate.optional_text("workflow_name", workflow_name),
-        "execution_id": validate.optional_text("execution_id", execution_id),
-        "host": machine.host(),
-        "pid": os.getpid(),
-    }
-    if label is not None:
-        fields["label"] = validate.name("label", label)
-    if validate.permits(permits) > 1:
-        fields["permits"] = permits
+    lock_id = str(uuid.uuid4()) if lock_id is None else validate.name("lock_id", lock_id)
+    fields = Fields(
+        validate.optional_text("workflow_id", workflow_id),
+        validate.optional_text("workflow_name", workflow_name),
+        validate.optional_text("execution_id", execution_id),
+        os.getpid(),
+        validate.optional_text("label", label),
+        validate.permits(permits),
+    )
     return Request(
         scope,
-        fields["lock_id"],
-        json.dumps(fields, separators=(",", ":")),
+        lock_id,
+        opening(lock_id) + _rest_of_identity(fields),
         validate.ttl_ms(ttl),
         permits,
         renews,
         validate.wait(wait),
         fields,
     )
+
+
+def opening(lock_id: str) -> str:
+    """How every sidecar that Interlock writes for this lock_id begins."""
+    return f'{{"lock_id":{json.dumps(lock_id)},'
+
+
+@lru_cache(maxsize=256)
+def _rest_of_identity(fields: Fields) -> str:
+    identity = {
+        "workflow_id": fields.workflow_id,
+        "workflow_name": fields.workflow_name,
+        "execution_id": fields.execution_id,
+        "host": machine.host(),
+        "pid": fields.pid,
+    }
+    if fields.label is not None:
+        identity["label"] = fields.label
+    if fields.permits > 1:
+        identity["permits"] = fields.permits
+    return json.dumps(identity, separators=(",", ":"))[1:]
 
 
 class Won(NamedTuple):

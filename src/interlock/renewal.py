@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from .stores.base import Gone, Renew
@@ -12,32 +11,23 @@ RETRY = 1.0  # seconds between attempts while the store is away
 
 
 class Held:
-    """What renewal knows of one lease."""
+    """What renewal has to know of a lease: what it is, until when it lasts, and whom to tell if it is lost."""
 
-    __slots__ = ("due", "lock_id", "lost", "on_lost", "renews", "scope", "ttl", "valid_until")
+    scope: str
+    lock_id: str
+    ttl: float
+    renews: bool
+    valid_until: float
+    due: float
+    lost_because: str | None = None
 
-    def __init__(
-        self,
-        scope: str,
-        lock_id: str,
-        ttl: int,
-        valid_until: float,
-        renews: bool,
-        on_lost: Callable[[], None],
-    ) -> None:
-        self.scope = scope
-        self.lock_id = lock_id
-        self.ttl = ttl
-        self.valid_until = valid_until
-        self.renews = renews
-        self.on_lost = on_lost
-        self.lost: str | None = None
-        self.due = valid_until - ttl / 1500 if renews else math.inf  # a third of the ttl after the grant
+    def when_lost(self) -> None:
+        """Called once, by whoever finds out."""
 
     def lose(self, reason: str) -> None:
-        if self.lost is None:
-            self.lost = reason
-            self.on_lost()
+        if self.lost_because is None:
+            self.lost_because = reason
+            self.when_lost()
 
 
 class Renewals:
@@ -50,7 +40,11 @@ class Renewals:
     def add(self, held: Held) -> bool:
         """Answers whether whoever sleeps until `wake_at` has to be woken."""
         self._held[id(held)] = held
-        return min(held.due, held.valid_until) < self.wake_at
+        soon = min(held.due, held.valid_until)
+        if soon >= self.wake_at:
+            return False
+        self.wake_at = soon
+        return True
 
     def remove(self, held: Held) -> None:
         self._held.pop(id(held), None)
@@ -78,15 +72,15 @@ class Renewals:
                 self.remove(held)
                 held.lose(f"it could not be renewed in time: {answer}")
         else:
-            held.valid_until = sent + held.ttl / 1000
-            held.due = sent + held.ttl / 3000
+            held.valid_until = sent + held.ttl
+            held.due = sent + held.ttl / 3
 
-    def sleep_until(self) -> float:
-        self.wake_at = min(
-            (min(held.due, held.valid_until) for held in list(self._held.values())), default=math.inf
-        )
+    def sleep_until(self, now: float) -> float:
+        soon = min((min(held.due, held.valid_until) for held in list(self._held.values())), default=math.inf)
+        # A time once set is kept although its lease is gone: else every short lease would wake the sleeper.
+        self.wake_at = min(self.wake_at, soon) if self.wake_at > now else soon
         return self.wake_at
 
     @staticmethod
     def operation(held: Held) -> Renew:
-        return Renew(held.scope, held.lock_id, held.ttl)
+        return Renew(held.scope, held.lock_id, round(held.ttl * 1000))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ..errors import StoreUnavailable
+from ..errors import InvalidInput, StoreUnavailable
 from .base import Signal
 from .redis.layout import Layout
 
@@ -93,6 +93,8 @@ class _SqliteConfig(_Options):
             raise StoreUnavailable(f"The URL {url} is wrong: {self.rest[0][0]!r} is not an option of it.")
         if not url.startswith("sqlite:///") or self.path in ("", "/"):
             raise StoreUnavailable(f"The URL {url} is wrong: write sqlite:///absolute/path/of/the.db.")
+        if self.layout.prefix:
+            raise InvalidInput("prefix is for stores that are shared; give each its own local file instead.")
         home = re.match(r"/+~(/.*)$", self.path)
         self.file = Path.home() / home[1].lstrip("/") if home else Path("/" + self.path.lstrip("/"))
 

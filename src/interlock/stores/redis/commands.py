@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,21 +25,21 @@ from ..base import (
     Show,
     Signal,
 )
+from ...protocol import opening
 from .layout import LOCK, Layout
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 
 
+def _part(line: re.Match[str]) -> str:
+    return (_SCRIPTS / f"{line[1]}.lua").read_text()
+
+
 @cache
 def script(name: str) -> tuple[str, str]:
-    """Text and SHA-1 of a script, with what all of them share in front."""
-    text = (_SCRIPTS / "_scope.lua").read_text() + (_SCRIPTS / f"{name}.lua").read_text()
+    """Text and SHA-1 of a script, with the parts that it includes."""
+    text = re.sub(r"^--#include (\w+)$", _part, (_SCRIPTS / f"{name}.lua").read_text(), flags=re.MULTILINE)
     return text, hashlib.sha1(text.encode()).hexdigest()  # noqa: S324 - Redis names scripts so
-
-
-def opening(lock_id: str) -> str:
-    """How every sidecar that Interlock writes for this lock_id begins."""
-    return '{"lock_id":' + json.dumps(lock_id) + ","
 
 
 class Commands:

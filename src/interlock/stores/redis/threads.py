@@ -187,9 +187,9 @@ class RedisStore:
             with self._listener_lock:
                 connection = self._listener
                 if connection is not None:
+                    self._slots.append(slot)  # before it is sent: the reply may be read at once
                     try:
                         connection.send_packed_command([command], check_health=False)
-                        self._slots.append(slot)
                     except UNREACHABLE:
                         self._hang_up(connection)
             deadline = pump.deadline(self._connector.timeout)

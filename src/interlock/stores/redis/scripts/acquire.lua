@@ -8,6 +8,15 @@
 local id, opening, identity = ARGV[5], ARGV[6], ARGV[7]
 local ttl, permits, client, place = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], tonumber(ARGV[11])
 
+--#include _state
+--#include _grant
+
+if not counter and not meta and others == 0 and permits == 1 then
+  return grant_alone(identity, ttl, ttl, '')
+end
+
+--#include _crowd
+
 local function same_again(record)
   local at = string.match(record, '"locked_at":"([^"]*)"')
   local fence = string.match(record, '"fence":(%d+)')

@@ -1,11 +1,17 @@
 -- Take the scope from whoever holds it.
 -- reply  {record, ms left, ...} of those who held it; a bare counter has the record ''
 
+--#include _state
+--#include _grant
+--#include _crowd
+
 local lost = holds()
 if #lost > 0 then
   call('DEL', PERMITS, HOLDERS)
   crowd = 0
-  free_mutex()
+  call('DEL', COUNTER, META)
+  counter, meta = false, false
+  remember('F', HOUR)
 end
 if others > 0 then hand_over() end
 return lost

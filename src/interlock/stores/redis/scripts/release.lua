@@ -4,9 +4,28 @@
 
 local id, opening = ARGV[5], ARGV[6]
 
+--#include _state
+
+local function free()
+  call('DEL', COUNTER, META)
+  call('SET', MEMO, 'F ' .. fence_in_memo(), 'PX', HOUR)
+  counter, meta = false, false
+end
+
+if others == 0 then
+  if not meta then return { 0 } end
+  if is_mine(meta, id, opening) then
+    free()
+    return { 1 }
+  end
+end
+
+--#include _grant
+--#include _crowd
+
 if meta and not is_shared(meta) and is_mine(meta, id, opening) then
-  free_mutex()
-  if others > 0 then hand_over() end
+  free()
+  hand_over()
   return { 1 }
 end
 

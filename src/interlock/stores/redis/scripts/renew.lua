@@ -2,6 +2,10 @@
 -- ARGV   5 lock_id  6 opening of its sidecar  7 ttl ms
 -- reply  {1} renewed   {0} it is gone   {0, holder, ms left} somebody else has it
 
+--#include _state
+--#include _grant
+--#include _crowd
+
 local id, opening, ttl = ARGV[5], ARGV[6], tonumber(ARGV[7])
 
 local held = crowd > 0 and call('HEXISTS', HOLDERS, id) == 1

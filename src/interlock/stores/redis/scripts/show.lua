@@ -1,6 +1,10 @@
 -- Who holds the scope and who waits for it. Changes nothing but to forget what has expired.
 -- reply  {count, {record, ms left, ...}, waiting, {identity, ...}}   the first thousand waiters
 
+--#include _state
+--#include _grant
+--#include _crowd
+
 local line = {}
 for _, id in ipairs(call('ZRANGE', QUEUE, 0, 999)) do
   local client, _, _, identity = waiter(id)

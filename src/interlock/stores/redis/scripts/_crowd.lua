@@ -1,38 +1,21 @@
--- What every script knows of one scope. Put in front of each of them when it is loaded.
---
--- KEYS  1 counter  n8n-lock-<scope>       integer; whoever made it 1 holds the lock (n8n's rule)
---       2 sidecar  n8n-lock-<scope>:meta  JSON of the holder: the truth, of which the counter is a mirror
---       3 memo     '<state> <last fence> [<due> <until>]'; state L leased, F free, O orphan seen
---       4 queue    zset: lock_id -> place, first come first
---       5 waiters  hash: lock_id -> '<client> <ttl> <permits> <identity>'
---       6 seen     zset: client -> when it was last heard of
---       7 permits  zset: lock_id -> end of its lease        (only for scopes of more than one permit)
---       8 holders  hash: lock_id -> JSON of that holder     (likewise)
--- ARGV  1 scope  2 prefix of the wake channels  3 liveness window in ms  4 grace for orphans in ms
+-- Several permits, foreign holders, and the queue: what it takes when more than one wants the scope.
 
-local COUNTER, META, MEMO, QUEUE, WAITERS, SEEN, PERMITS, HOLDERS = unpack(KEYS)
 local SCOPE, WAKE, WINDOW, GRACE = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local call, floor, format, min, max = redis.call, math.floor, string.format, math.min, math.max
-local HOUR, DAY = 3600000, 86400000
-
-local clock = call('TIME')
+local WAITERS, SEEN, HOLDERS = KEYS[5], KEYS[6], KEYS[8]
+local min, max = math.min, math.max
 local now = clock[1] * 1000 + floor(clock[2] / 1000)
 
--- A fence of the last hour survives in the memo, so that a clock set back does not let it shrink.
-local state, last_fence, due, till = 'F', 0, nil, nil
-local counter, meta, memo = unpack(call('MGET', COUNTER, META, MEMO))
+local state, due, till = 'F', nil, nil
 if memo then
-  local s, f, d, u = string.match(memo, '^(%a) (%d+) ?(%d*) ?(%d*)$')
-  if s then
-    state, last_fence, due, till = s, tonumber(f), tonumber(d), tonumber(u)
-  end
+  local s, d, t = string.match(memo, '^(%a) %d+ ?(%d*) ?(%d*)$')
+  if s then state, due, till = s, tonumber(d), tonumber(t) end
 end
 
 local function remember(new_state, px, new_due, new_till)
   state, due, till = new_state, new_due, new_till
-  local text = format('%s %.0f', state, last_fence)
-  if due then text = format('%s %.0f %.0f', text, due, till) end
-  call('SET', MEMO, text, 'PX', px)
+  memo = state .. ' ' .. fence_in_memo()
+  if due then memo = format('%s %.0f %.0f', memo, due, till) end
+  call('SET', MEMO, memo, 'PX', format('%.0f', px))
 end
 
 -- ---------------------------------------------------------------- several permits
@@ -69,8 +52,6 @@ local function drop_permit(id)
   crowd = crowd - 1
 end
 
--- One EXISTS tells the common case, nobody waits and nobody shares, from all others.
-local others = call('EXISTS', QUEUE, PERMITS)
 if others > 0 then
   crowd = call('ZCARD', PERMITS)
   if crowd > 0 then
@@ -109,16 +90,6 @@ local function orphan_is_due(ends, ours)
 end
 
 -- ---------------------------------------------------------------- who may have it
-
-local function owner(record)
-  local ok, fields = pcall(cjson.decode, record)
-  return ok and type(fields) == 'table' and fields.lock_id or nil
-end
-
--- `opening` is how a sidecar of ours with that lock_id begins: it saves the decoding.
-local function is_mine(record, id, opening)
-  return record and (string.sub(record, 1, #opening) == opening or owner(record) == id)
-end
 
 local ends_in = nil  -- ms until the scope may be free, as far as one can tell; set by admits()
 
@@ -159,39 +130,19 @@ local function admits(wanted)
   return true
 end
 
-local function locked_at()
-  local days = floor(clock[1] / 86400)
-  local rest = clock[1] - days * 86400
-  -- A civil date from a day count, in years that begin in March.
-  days = days + 719468
-  local era = floor(days / 146097)
-  local doe = days - era * 146097
-  local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
-  local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
-  local march = floor((5 * doy + 2) / 153)
-  local month = march < 10 and march + 3 or march - 9
-  return format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', yoe + era * 400 + (month <= 2 and 1 or 0), month,
-    doy - floor((153 * march + 2) / 5) + 1, floor(rest / 3600), floor(rest / 60) % 60, rest % 60,
-    floor(clock[2] / 1000))
-end
-
--- Fences come from a clock that never runs backwards, so they grow although nobody keeps them for ever.
 local function grant(id, identity, ttl, permits, hold, note)
-  last_fence = max(last_fence + 1, clock[1] * 1000000 + clock[2])
-  local at = locked_at()
-  local record = format('%s,"locked_at":"%s","fence":%.0f%s}', string.sub(identity, 1, -2), at, last_fence, note)
   if permits == 1 then
-    counter, meta = '1', record
-    call('SET', COUNTER, '1', 'PX', hold)
-    call('SET', META, record, 'PX', hold)
-  else
-    crowd = crowd + 1
-    call('ZADD', PERMITS, now + hold, id)
-    call('HSET', HOLDERS, id, record)
-    mirror()
+    state = 'L'
+    return grant_alone(identity, ttl, hold, note)
   end
+  local record, fence, at = new_record(identity, note)
+  crowd = crowd + 1
+  call('ZADD', PERMITS, now + hold, id)
+  call('HSET', HOLDERS, id, record)
+  mirror()
+  memo = 'L ' .. fence
   remember('L', ttl + DAY)
-  return { 1, last_fence, at, tonumber(counter) }
+  return { 1, tonumber(fence), at, crowd }
 end
 
 -- ---------------------------------------------------------------- the queue
@@ -249,12 +200,6 @@ local function hand_over(caller)
       grant(id, identity, ttl, permits, min(ttl, max(1000, patience(client))), OFFERED)
     end
   end
-end
-
-local function free_mutex()
-  call('DEL', COUNTER, META)
-  counter, meta = false, false
-  remember('F', HOUR)
 end
 
 -- {record, ms left, ...} of all who hold the scope; a counter without a sidecar has the record ''.

@@ -1,0 +1,102 @@
+"""What the local store is for threads and tasks alike; they differ in how they wait."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..base import Acquire, Busy, Operation, Queued, Release, Show, Signal
+from .engine import Engine, Wake
+from .mailbox import Mailbox, ring
+
+if TYPE_CHECKING:
+    from .. import _SqliteConfig
+
+
+class LocalStore:
+    def __init__(self, config: _SqliteConfig) -> None:
+        self._engine = Engine(config.file, config.window)
+        self._mailbox: Mailbox | None = None
+        self._watched: dict[str, dict[int, int]] = {}  # scope -> pid -> pidfd
+
+    @property
+    def listening(self) -> bool:
+        return self._mailbox is not None
+
+    def _run(self, operation: Operation) -> Any:
+        answer, wakes = self._engine.run(operation)
+        self._ring(wakes, operation)
+        if isinstance(operation, Acquire) and isinstance(answer, Queued):
+            self._watch(operation.scope, answer.pids)
+        return answer
+
+    def _ring(self, wakes: list[Wake], operation: Operation) -> None:
+        for wake in wakes:
+            nobody = not ring(wake.client, wake.text)
+            if nobody and wake.text == "claim" and wake.realm == self._engine.realm:
+                # It died between our look and our message: any operation clears it away and goes on.
+                scope = getattr(operation, "scope", "")
+                self._run(Release(scope, "") if scope else Show(scope))
+
+    # ------------------------------------------------------------------ waking
+
+    def _open_mailbox(self) -> Mailbox:
+        if self._mailbox is None:
+            self._mailbox = Mailbox(self._engine.client)
+        return self._mailbox
+
+    def _read_mailbox(self) -> list[Signal]:
+        assert self._mailbox is not None
+        messages = self._mailbox.drain()
+        signals: list[Signal] = [tuple(text.split("\n")) for text in messages if "\n" in text]
+        if "claim" in messages:
+            try:
+                signals += [("claim", *offer) for offer in self._engine.offers()]
+            except Busy:
+                signals.append(("all",))
+        return signals
+
+    def _watch(self, scope: str, pids: tuple[int, ...]) -> None:
+        """Be told when one of these processes ends."""
+        known = self._watched.get(scope, {})
+        if set(known) == set(pids):
+            return
+        for pid in set(known) - set(pids):
+            self._unwatch_pid(known.pop(pid))
+        for pid in set(pids) - set(known):
+            try:
+                known[pid] = os.pidfd_open(pid)
+            except (AttributeError, OSError):
+                continue  # gone, which the next look will see; or a system without them
+            self._watch_pid(scope, known[pid])
+        self._watched[scope] = known
+
+    def _watch_pid(self, scope: str, pidfd: int) -> None:
+        """Called with a descriptor that becomes readable when the process ends."""
+
+    def _unwatch_pid(self, pidfd: int) -> None:
+        os.close(pidfd)
+
+    def unwatch(self, scope: str) -> None:
+        for pidfd in self._watched.pop(scope, {}).values():
+            self._unwatch_pid(pidfd)
+
+    # ------------------------------------------------------------------ ending
+
+    def _shut(self) -> None:
+        for scope in list(self._watched):
+            self.unwatch(scope)
+        if self._mailbox is not None:
+            self._mailbox.close()
+            self._mailbox = None
+        self._engine.close()
+
+    def forget(self) -> None:
+        """In a forked child: the parent's event loop must not notice."""
+        for pidfds in self._watched.values():
+            for pidfd in pidfds.values():
+                os.close(pidfd)
+        self._watched = {}
+        if self._mailbox is not None:
+            self._mailbox.forget()
+        self._engine.close()

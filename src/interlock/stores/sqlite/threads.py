@@ -1,0 +1,74 @@
+"""The local store for threads."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import StoreUnavailable
+from ...pump import Pump
+from ..base import Busy, Operation, Signal
+from .local import LocalStore
+from .mailbox import ring
+
+if TYPE_CHECKING:
+    from .. import _SqliteConfig
+
+
+class SqliteStore(LocalStore):
+    def __init__(self, config: _SqliteConfig) -> None:
+        super().__init__(config)
+        self._lock = threading.RLock()
+
+    def call(self, operation: Operation) -> Any:
+        with self._lock:
+            return self._run(operation)
+
+    def call_tracked(self, operation: Operation, pump: Pump) -> Any:
+        return self.call(operation)
+
+    def call_many(self, operations: Sequence[Operation]) -> list[Any]:
+        """An operation that failed is answered with its exception."""
+        answers: list[Any] = []
+        for operation in operations:
+            try:
+                answers.append(self.call(operation))
+            except (Busy, StoreUnavailable) as error:
+                answers.append(error)
+        return answers
+
+    def listen(self) -> None:
+        with self._lock:
+            self._open_mailbox()
+
+    def read(self, timeout: float) -> tuple[list[object], list[Signal]]:
+        """Wait for messages and for the end of watched processes."""
+        poll = select.poll()
+        with self._lock:
+            if self._mailbox is None:
+                return [], [("all",)]
+            mailbox = self._mailbox.fileno()
+            poll.register(mailbox, select.POLLIN)
+            scopes = {}
+            for scope, pids in self._watched.items():
+                for pidfd in pids.values():
+                    scopes[pidfd] = scope
+                    poll.register(pidfd, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(timeout * 1000 + 1)]
+        with self._lock:
+            signals: list[Signal] = self._read_mailbox() if mailbox in ready and self._mailbox else []
+            for descriptor in ready:
+                if descriptor in scopes:
+                    self.unwatch(scopes[descriptor])
+                    signals.append(("look", scopes[descriptor]))
+        return [], signals
+
+    def _watch_pid(self, scope: str, pidfd: int) -> None:
+        if self._mailbox is not None:
+            ring(self._engine.client, "")  # whoever polls now does not know of it yet
+
+    def close(self) -> None:
+        with self._lock:
+            self._shut()

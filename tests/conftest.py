@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock import Interlock
+
+from .facade import AsyncFacade
+from .servers import LocalFile, RedisServer, redis_binaries
+
+STORES = [*redis_binaries(), "sqlite"]
+
+
+@pytest.fixture(scope="session")
+def _servers() -> Iterator[dict[str, RedisServer]]:
+    running: dict[str, RedisServer] = {}
+    yield running
+    for server in running.values():
+        server.end()
+
+
+@pytest.fixture
+def redis_server(_servers: dict[str, RedisServer], request: pytest.FixtureRequest) -> RedisServer:
+    """A running Redis with nothing in it. Tests that hurt it start one of their own."""
+    version = getattr(request, "param", STORES[0])
+    if version not in _servers:
+        _servers[version] = RedisServer(redis_binaries()[version])
+    server = _servers[version]
+    with server.client() as client:
+        client.flushall()
+        client.script_flush()
+    return server
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Every store in turn; has a `url`."""
+    if request.param == "sqlite":
+        return LocalFile(tmp_path)
+    servers = request.getfixturevalue("_servers")
+    if request.param not in servers:
+        servers[request.param] = RedisServer(redis_binaries()[request.param])
+    with servers[request.param].client() as client:
+        client.flushall()
+        client.script_flush()
+    return servers[request.param]
+
+
+@pytest.fixture(params=["sync", "async"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes clients of either kind, all with the methods of Interlock."""
+    clients: list[Any] = []
+
+    def make(url: str, **options: Any) -> Any:
+        clients.append((Interlock if request.param == "sync" else AsyncFacade)(url, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def il(connect: Callable[..., Any], store: Any) -> Any:
+    """A client of either kind on every store."""
+    return connect(store.url)
+
+
+@pytest.fixture
+def run_python() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts Python processes that end with the test. Arguments are in `sys.argv[1:]`."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-u", "-c", textwrap.dedent(code), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+            )
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+    """The first true answer of the condition; fails when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
