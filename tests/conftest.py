@@ -28,30 +28,29 @@ def _servers() -> Iterator[dict[str, RedisServer]]:
 
 
 @pytest.fixture
-def redis_server(_servers: dict[str, RedisServer], request: pytest.FixtureRequest) -> RedisServer:
-    """A running Redis with nothing in it. Tests that hurt it start one of their own."""
-    version = getattr(request, "param", STORES[0])
-    if version not in _servers:
-        _servers[version] = RedisServer(redis_binaries()[version])
-    server = _servers[version]
-    with server.client() as client:
-        client.flushall()
-        client.script_flush()
-    return server
+def clean_redis(_servers: dict[str, RedisServer]) -> Callable[[str], RedisServer]:
+    """Of a version: a running Redis with nothing in it. Tests that hurt it start one of their own."""
+
+    def clean(version: str) -> RedisServer:
+        if version not in _servers:
+            _servers[version] = RedisServer(redis_binaries()[version])
+        with _servers[version].client() as client:
+            client.flushall()
+            client.script_flush()
+        return _servers[version]
+
+    return clean
+
+
+@pytest.fixture
+def redis_server(clean_redis: Callable[[str], RedisServer]) -> RedisServer:
+    return clean_redis(next(iter(redis_binaries())))
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def store(request: pytest.FixtureRequest, tmp_path: Path, clean_redis: Callable[[str], RedisServer]) -> Any:
     """Every store in turn; has a `url`."""
-    if request.param == "sqlite":
-        return LocalFile(tmp_path)
-    servers = request.getfixturevalue("_servers")
-    if request.param not in servers:
-        servers[request.param] = RedisServer(redis_binaries()[request.param])
-    with servers[request.param].client() as client:
-        client.flushall()
-        client.script_flush()
-    return servers[request.param]
+    return LocalFile(tmp_path) if request.param == "sqlite" else clean_redis(request.param)
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
@@ -33,7 +33,7 @@ BUSY_LIMIT = 10.0  # seconds that a local file may stay locked by somebody else
 
 def _pause(attempt: int) -> float:
     """Between two attempts on a store that is in use for a moment."""
-    return random.uniform(0.0001, min(0.005, 0.0005 * 2 ** min(attempt, 4)))  # noqa: S311
+    return random.uniform(0.0001, min(0.005, 0.0005 * 2 ** min(attempt, 4)))
 
 
 class _Client:
@@ -198,7 +198,7 @@ class Interlock(_Client):
             self._keep(lease)
         return lease
 
-    def _run(self, flow: Any) -> Any:
+    def _run(self, flow: Generator[Effect, Any, R]) -> R:
         """Do what the flow asks for, until it returns."""
         result: Any = None
         error: BaseException | None = None
@@ -206,7 +206,8 @@ class Interlock(_Client):
             try:
                 effect: Effect = flow.send(result) if error is None else flow.throw(error)
             except StopIteration as stop:
-                return stop.value
+                value: R = stop.value
+                return value
             result = error = None
             try:
                 result = self._perform(effect)
@@ -260,7 +261,10 @@ class Interlock(_Client):
             with self._keeper_wakes:
                 if self._keeper is None:
                     self._keeper = threading.Thread(
-                        target=_keep_renewing, args=(weakref.ref(self),), name="interlock-renewal", daemon=True
+                        target=_keep_renewing,
+                        args=(weakref.ref(self),),
+                        name="interlock-renewal",
+                        daemon=True,
                     )
                     self._keeper.start()
                 self._keeper_wakes.notify()
@@ -272,7 +276,7 @@ class Interlock(_Client):
             return
         try:
             answers = self._store.call_many([self._renewals.operation(held) for held in due])
-        except Exception as error:  # noqa: BLE001 - told to each holder when its time is up
+        except Exception as error:
             answers = [error] * len(due)
         for held, answer in zip(due, answers, strict=True):
             self._renewals.settle(held, sent, machine.now(), answer)
@@ -398,7 +402,7 @@ class AsyncInterlock(_Client):
                 self._after_fork()
             self._loop = loop
 
-    async def _run(self, flow: Any) -> Any:
+    async def _run(self, flow: Generator[Effect, Any, R]) -> R:
         """Do what the flow asks for, until it returns."""
         self._bind()
         result: Any = None
@@ -407,7 +411,8 @@ class AsyncInterlock(_Client):
             try:
                 effect: Effect = flow.send(result) if error is None else flow.throw(error)
             except StopIteration as stop:
-                return stop.value
+                value: R = stop.value
+                return value
             result = error = None
             try:
                 if isinstance(effect, Call):
@@ -511,7 +516,7 @@ async def _to_the_end(work: Coroutine[Any, Any, R]) -> R:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancelled = error
-        except Exception:  # noqa: BLE001, S112 - result() below raises it
+        except Exception:
             break
     if cancelled is not None:
         raise cancelled

@@ -59,9 +59,7 @@ class NotOwner(InterlockError):
 
     def __init__(self, scope: str, lock_id: str, holder: Holder | None, action: str) -> None:
         who = holder.describe() if holder else "nobody: the lease has expired or was released"
-        super().__init__(
-            f"LOGIC ERROR: lock_id {lock_id} can't {action} {scope!r}, which is held by {who}."
-        )
+        super().__init__(f"LOGIC ERROR: lock_id {lock_id} can't {action} {scope!r}, which is held by {who}.")
         self.scope = scope
         self.lock_id = lock_id
         self.holder = holder

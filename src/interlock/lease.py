@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import machine, protocol
 from .errors import LeaseLost, NotOwner, StoreUnavailable
 from .model import Released, Renewed
-from .protocol import AcquireOptions, Request, Won
+from .protocol import AcquireOptions, Effect, Request, Won
 from .renewal import Held
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class _Lease(Held):
         self.fence = grant.fence
         """Grows with every lease on the scope; whatever is protected can refuse an older one."""
         self.locked_at = grant.locked_at
-        self.count = grant.count
+        self.count = grant.total
         self.permits = req.permits
         self.ttl = req.ttl / 1000
         self.key, self.meta_key = keys
@@ -92,7 +92,7 @@ class _Lease(Held):
         if self._on_lost is not None:
             self._on_lost(self)
 
-    def _release_flow(self) -> protocol.Flow:
+    def _release_flow(self) -> Generator[Effect, Any, Released]:
         self._client._renewals.remove(self)
         if self._released or self.inherited:
             return Released(released=True, idempotent=True, scope=self.scope, lock_id=self.lock_id)
@@ -112,7 +112,7 @@ class _Lease(Held):
             raise LeaseLost(self.scope, self.lock_id, self.lost_because or "")
         return done
 
-    def _renew_flow(self, ttl: float | None) -> protocol.Flow:
+    def _renew_flow(self, ttl: float | None) -> Generator[Effect, Any, Renewed]:
         self.check()
         sent = machine.now()
         try:
@@ -134,13 +134,11 @@ class Lease(_Lease):
 
     def release(self) -> Released:
         """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
-        released: Released = self._client._run(self._release_flow())
-        return released
+        return self._client._run(self._release_flow())
 
     def renew(self, ttl: float | None = None) -> Renewed:
         """Prolong now, from now on by `ttl`."""
-        renewed: Renewed = self._client._run(self._renew_flow(ttl))
-        return renewed
+        return self._client._run(self._renew_flow(ttl))
 
 
 class AsyncLease(_Lease):
@@ -158,21 +156,17 @@ class AsyncLease(_Lease):
 
     async def release(self) -> Released:
         """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
-        released: Released = await self._client._run(self._release_flow())
-        return released
+        return await self._client._run(self._release_flow())
 
     async def renew(self, ttl: float | None = None) -> Renewed:
         """Prolong now, from now on by `ttl`."""
-        renewed: Renewed = await self._client._run(self._renew_flow(ttl))
-        return renewed
+        return await self._client._run(self._renew_flow(ttl))
 
 
 class _Block:
     """What `lock(…)` returns. It may be entered again, also by several threads or tasks at once."""
 
-    def __init__(
-        self, scope: str, options: AcquireOptions, on_lost: Callable[[Any], object] | None
-    ) -> None:
+    def __init__(self, scope: str, options: AcquireOptions, on_lost: Callable[[Any], object] | None) -> None:
         self._scope = scope
         self._options = options
         self._on_lost = on_lost

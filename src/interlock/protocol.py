@@ -180,9 +180,6 @@ class Won(NamedTuple):
     valid_until: float
 
 
-Flow = Generator[Effect, Any, Any]
-
-
 def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any, Won]:
     if room.has(req.scope, req.lock_id):
         raise InvalidInput(f"lock_id {req.lock_id} already waits for {req.scope!r} in this client.")
@@ -195,10 +192,9 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
         if not isinstance(reply, Granted):
             if req.wait == 0:
                 assert isinstance(reply, Refused)
-                raise LockHeld(req.scope, reply.holder, reply.count)
+                raise LockHeld(req.scope, reply.holder, reply.total)
             place = yield Enter(req.scope, req.lock_id)
-            deadline = math.inf if req.wait is None else started + req.wait
-            reply, sent = yield from _wait_in_line(req, room, place, reply, deadline, started)
+            reply, sent = yield from _wait_in_line(req, room, place, reply, started)
     except LockHeld:
         raise
     except StoreUnavailable as error:
@@ -216,8 +212,9 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
 
 
 def _wait_in_line(
-    req: Request, room: Room, place: Place, reply: Any, deadline: float, started: float
+    req: Request, room: Room, place: Place, reply: Any, started: float
 ) -> Generator[Effect, Any, tuple[Granted, float]]:
+    deadline = math.inf if req.wait is None else started + req.wait
     ticket, failures = 0, 0
     tracked = False
     now = machine.now()
@@ -249,7 +246,7 @@ def _wait_in_line(
             return reply, now
 
 
-def _withdraw(req: Request) -> Flow:
+def _withdraw(req: Request) -> Generator[Effect, Any, None]:
     try:
         yield Call(Release(req.scope, req.lock_id), shielded=True)
     except StoreUnavailable:

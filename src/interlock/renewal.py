@@ -11,7 +11,7 @@ RETRY = 1.0  # seconds between attempts while the store is away
 
 
 class Held:
-    """What renewal has to know of a lease: what it is, until when it lasts, and whom to tell if it is lost."""
+    """What renewal has to know of a lease: what it is, until when it lasts, whom to tell of its loss."""
 
     scope: str
     lock_id: str

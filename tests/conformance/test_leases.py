@@ -345,7 +345,9 @@ def test_bad_input_is_refused_in_one_sentence_and_changes_nothing(il, arguments,
     assert il.locks() == []
 
 
-@pytest.mark.parametrize("scope", ["a b", "ä€🦀", "{x}", "}x{", 'quo"te', "back\\slash", "a:b:c", "*?[x]", "x" * 512])
+@pytest.mark.parametrize(
+    "scope", ["a b", "ä€🦀", "{x}", "}x{", 'quo"te', "back\\slash", "a:b:c", "*?[x]", "x" * 512]
+)
 def test_odd_scopes_work(il, scope):
     with il.lock(scope, lock_id='i"d\\é') as lease:
         assert il.show(scope).holders[0].lock_id == lease.lock_id

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ..errors import InvalidInput, StoreUnavailable
 from .base import Signal
@@ -52,7 +52,7 @@ class _Options:
                 own[name] = value
             else:
                 rest.append((name, value))
-        self.url = urlunsplit(parts._replace(query=urlencode(rest)))
+        self.url = url.partition("?")[0] + (f"?{urlencode(rest)}" if rest else "")
         self.scheme, self.path, self.rest = parts.scheme, parts.path, rest
         self.window = self._seconds(own, "liveness", WINDOW)
         self.grace = self._seconds(own, "orphan_grace", GRACE)

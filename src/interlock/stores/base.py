@@ -7,8 +7,7 @@ Times are milliseconds by the store's clock, and only ever durations.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ..model import Holder, ScopeInfo
 
@@ -67,12 +66,12 @@ Operation = Acquire | Release | Renew | Break | Show | Scopes
 class Granted(NamedTuple):
     fence: int
     locked_at: str
-    count: int
+    total: int  # how many hold the scope now
 
 
 class Refused(NamedTuple):
     holder: Holder | None
-    count: int
+    total: int  # how many hold the scope now
 
 
 class Queued(NamedTuple):
@@ -98,20 +97,6 @@ Reply = Granted | Refused | Queued | Gone | Done | tuple[Holder, ...] | ScopeInf
 
 class Busy(Exception):
     """The store is in use for a moment; try the operation again shortly."""
-
-
-class SyncStore(Protocol):
-    def call(self, operation: Operation) -> tuple[Any, bool]:
-        """The answer, and whether the operation may have been carried out more than once."""
-
-    def call_many(self, operations: Sequence[Operation]) -> list[Any]: ...
-    def listen(self) -> None: ...
-    def watch(self, scope: str, reply: Queued) -> None: ...
-    def unwatch(self, scope: str) -> None: ...
-    def signals(self, timeout: float) -> list[Signal]: ...
-    def close(self) -> None: ...
-    def forget(self) -> None:
-        """In a forked child: drop every connection without a word to the other side."""
 
 
 def new_client_id() -> str:

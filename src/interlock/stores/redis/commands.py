@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import hiredis
 
 from ...model import Holder, ScopeInfo, holder_from_json, waiter_from_json
+from ...protocol import opening
 from ..base import (
     Acquire,
     Break,
@@ -25,7 +27,6 @@ from ..base import (
     Show,
     Signal,
 )
-from ...protocol import opening
 from .layout import LOCK, Layout
 
 _SCRIPTS = Path(__file__).parent / "scripts"
@@ -35,11 +36,14 @@ def _part(line: re.Match[str]) -> str:
     return (_SCRIPTS / f"{line[1]}.lua").read_text()
 
 
+pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
+
+
 @cache
 def script(name: str) -> tuple[str, str]:
     """Text and SHA-1 of a script, with the parts that it includes."""
     text = re.sub(r"^--#include (\w+)$", _part, (_SCRIPTS / f"{name}.lua").read_text(), flags=re.MULTILINE)
-    return text, hashlib.sha1(text.encode()).hexdigest()  # noqa: S324 - Redis names scripts so
+    return text, hashlib.sha1(text.encode()).hexdigest()
 
 
 class Commands:
@@ -49,7 +53,15 @@ class Commands:
         self._settings = (layout.wake_channels, str(window), str(grace))
 
     def _evalsha(self, name: str, scope: str, *args: str) -> tuple[Any, ...]:
-        return ("EVALSHA", script(name)[1], "8", *self.layout.scope_keys(scope), scope, *self._settings, *args)
+        return (
+            "EVALSHA",
+            script(name)[1],
+            "8",
+            *self.layout.scope_keys(scope),
+            scope,
+            *self._settings,
+            *args,
+        )
 
     def encode(self, op: Operation) -> tuple[Any, ...]:
         if isinstance(op, Acquire):
@@ -107,8 +119,8 @@ class Commands:
     def greetings(self) -> tuple[bytes, ...]:
         """What a connection that listens says first. The first may be refused, the second must not."""
         return (
-            hiredis.pack_command(("CLIENT", "TRACKING", "ON", "NOLOOP")),
-            hiredis.pack_command(("SUBSCRIBE", self.layout.wake_channels + self.client)),
+            pack(("CLIENT", "TRACKING", "ON", "NOLOOP")),
+            pack(("SUBSCRIBE", self.layout.wake_channels + self.client)),
         )
 
     def read_push(self, push: list[Any]) -> list[Signal]:

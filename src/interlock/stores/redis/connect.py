@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ...errors import StoreUnavailable
 
 try:
+    import hiredis  # noqa: F401 - redis-py uses it where it is there; here it must be
     import redis
     import redis.asyncio
+    import redis.connection
+    import redis.sentinel
     from redis.asyncio.sentinel import Sentinel as AsyncSentinel
     from redis.backoff import NoBackoff
-    from redis.connection import parse_url
     from redis.exceptions import RedisError, ResponseError
     from redis.retry import Retry
-    from redis.sentinel import Sentinel
-
-    import hiredis  # noqa: F401 - redis-py uses it where it is there; here it must be
 except ImportError as missing:
-    raise StoreUnavailable(
-        "Redis needs two more packages: pip install 'interlock[redis]'."
-    ) from missing
+    raise StoreUnavailable("Redis needs two more packages: pip install 'interlock[redis]'.") from missing
 
 if TYPE_CHECKING:
     from .. import _RedisConfig
+
+# redis-py says nothing of these types.
+_parse_url: Any = redis.connection.parse_url
+_Sentinel: Any = redis.sentinel.Sentinel
+_AsyncSentinel: Any = AsyncSentinel
 
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
 """The connection is of no use any more; what was sent over it may have been carried out."""
@@ -43,7 +45,7 @@ class Connector:
         if parts.scheme.endswith("+sentinel"):
             self._options = self._read_sentinel_url(parts)
         else:
-            self._options = dict(parse_url(config.url))
+            self._options = dict(_parse_url(config.url))
         self._unix = "path" in self._options
         for drop in ("connection_class", "max_connections"):
             self._options.pop(drop, None)
@@ -73,7 +75,9 @@ class Connector:
         if not 1 <= len(path) <= 2:
             raise ValueError("write redis+sentinel://host:26379,host:26379/service/0")
         self._service = path[0]
-        options: dict[str, Any] = dict(parse_url(f"redis://localhost/{path[1] if path[1:] else 0}?{parts.query}"))
+        options: dict[str, Any] = dict(
+            _parse_url(f"redis://localhost/{path[1] if path[1:] else 0}?{parts.query}")
+        )
         del options["host"]
         user, _, password = credentials.partition(":")
         if user:
@@ -108,7 +112,7 @@ class Connector:
         try:
             address: tuple[Any, ...] = ()
             if self._sentinels:
-                sentinel = Sentinel(self._sentinels, socket_timeout=self.timeout)
+                sentinel = _Sentinel(self._sentinels, socket_timeout=self.timeout)
                 address = sentinel.discover_master(self._service)
             connection = self._make(False, *address)
             connection.connect()
@@ -120,7 +124,7 @@ class Connector:
         try:
             address: tuple[Any, ...] = ()
             if self._sentinels:
-                sentinel = AsyncSentinel(self._sentinels, socket_timeout=self.timeout)
+                sentinel = _AsyncSentinel(self._sentinels, socket_timeout=self.timeout)
                 address = await sentinel.discover_master(self._service)
             connection = self._make(True, *address)
             await connection.connect()

@@ -17,7 +17,7 @@ from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 from ... import machine
 from ...errors import StoreUnavailable
 from ..base import Operation, Queued, Scopes, Signal, new_client_id, settled
-from .commands import Commands
+from .commands import Commands, pack
 from .connect import UNREACHABLE, Connector, refusal
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Line:
             reply.set_exception(self.broken)
             return reply
         self._pending.append((reply, machine.now()))
-        self._unsent.append(hiredis.pack_command(command))
+        self._unsent.append(pack(command))
         if not self._flushing:
             self._flushing = True
             task = self._loop.create_task(self._flush())

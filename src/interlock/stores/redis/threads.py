@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ from redis.exceptions import TimeoutError as NoReply
 
 from ...errors import StoreUnavailable
 from ...pump import Pump
-from ..base import Operation, Queued, Scopes, Signal, settled, new_client_id
-from .commands import Commands
+from ..base import Operation, Queued, Scopes, Signal, new_client_id, settled
+from .commands import Commands, pack
 from .connect import UNREACHABLE, Connector, refusal
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ class RedisStore:
         except IndexError:
             connection = self._connector.connect()
         try:
-            connection.send_packed_command([hiredis.pack_command(c) for c in commands], check_health=False)
+            connection.send_packed_command([pack(c) for c in commands], check_health=False)
             replies = [self._receive(connection) for _ in commands]
             for index, reply in enumerate(replies):
                 if isinstance(reply, NoScriptError):
-                    text = hiredis.pack_command(self._commands.with_text(commands[index]))
+                    text = pack(self._commands.with_text(commands[index]))
                     connection.send_packed_command([text], check_health=False)
                     replies[index] = self._receive(connection)
         except UNREACHABLE:
@@ -116,10 +117,8 @@ class RedisStore:
             raise
         except BaseException:
             # Ctrl-C: what was sent must have been carried out before anything is sent to undo it.
-            try:
+            with contextlib.suppress(Exception):
                 connection.read_response(disable_decoding=True, timeout=1.0)
-            except Exception:  # noqa: BLE001, S110 - the interruption is what is reported
-                pass
             connection.disconnect()
             raise
         self._idle.append(connection)
@@ -183,7 +182,7 @@ class RedisStore:
         """As `call`, and be told when somebody touches what this has looked at."""
         slot = _Slot()
         if self._tracks:
-            command = hiredis.pack_command(self._commands.encode(operation))
+            command = pack(self._commands.encode(operation))
             with self._listener_lock:
                 connection = self._listener
                 if connection is not None:

@@ -130,12 +130,16 @@ class Engine:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise StoreUnavailable(f"Can't create the folder {self._file.parent}: {error.strerror}.") from error
+            raise StoreUnavailable(
+                f"Can't create the folder {self._file.parent}: {error.strerror}."
+            ) from error
         db = sqlite3.connect(self._file, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise StoreUnavailable(f"{self._file} was written by a newer version of Interlock: upgrade it.")
+                raise StoreUnavailable(
+                    f"{self._file} was written by a newer version of Interlock: upgrade it."
+                )
             if version < VERSION:
                 self._create(db)
             db.execute("PRAGMA synchronous=NORMAL")  # after a power cut nobody holds anything
@@ -148,11 +152,12 @@ class Engine:
         return db
 
     def _create(self, db: sqlite3.Connection) -> None:
-        db.execute("PRAGMA journal_mode=WAL")
         db.execute("BEGIN IMMEDIATE")
         try:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version == 0:  # else somebody else was faster
+                if db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    raise StoreUnavailable(f"{self._file} is not a file of Interlock's.")
                 for statement in _SCHEMA.read_text().split(";\n"):
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version={VERSION}")
@@ -161,13 +166,14 @@ class Engine:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
+        db.execute("PRAGMA journal_mode=WAL")
 
     def _sweep(self, db: sqlite3.Connection) -> None:
         """Clear away what crashed holders and waiters left on scopes that nobody asks for any more."""
         now, boot = round(machine.now() * 1000), machine.boot_id()
         try:
             for table in ("leases", "waiters"):
-                db.execute(f"DELETE FROM {table} WHERE substr(realm, 1, ?) != ?", (len(boot), boot))  # noqa: S608
+                db.execute(f"DELETE FROM {table} WHERE substr(realm, 1, ?) != ?", (len(boot), boot))
             db.execute("DELETE FROM leases WHERE expires <= ?", (now,))
         except sqlite3.OperationalError as error:
             if not isinstance(self._failure(error), Busy):
@@ -269,7 +275,8 @@ class Engine:
         if not op.queue:
             return Refused(holder, len(leases))
         is_head = head is not None and head.lock_id == op.lock_id
-        look_in, pids = self._window, ()
+        look_in = self._window
+        pids: tuple[int, ...] = ()
         if leases and (is_head or any(lease.offered for lease in leases)):
             look_in = min(look_in, min(lease.expires for lease in leases) + 1 - self._now)
         if is_head:
@@ -356,7 +363,9 @@ class Engine:
     ) -> Granted:
         """`offer`: for how many ms the lease waits to be claimed; None grants it at once."""
         micros = time.time_ns() // 1000
-        (fence,) = db.execute("UPDATE high SET fence = max(fence + 1, ?) RETURNING fence", (micros,)).fetchone()
+        (fence,) = db.execute(
+            "UPDATE high SET fence = max(fence + 1, ?) RETURNING fence", (micros,)
+        ).fetchone()
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         lease = _Lease(
             to.lock_id,

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from interlock.model import Holder
+from interlock.renewal import RETRY, Held, Renewals
+from interlock.stores.base import Done, Gone
+
+
+class Lease(Held):
+    def __init__(self, granted, ttl):
+        self.scope, self.lock_id, self.ttl, self.renews = "s", "a", ttl, True
+        self.valid_until, self.due = granted + ttl, granted + ttl / 3
+        self.told = 0
+
+    def when_lost(self):
+        self.told += 1
+
+
+@pytest.fixture
+def renewals():
+    return Renewals()
+
+
+def test_a_lease_is_renewed_at_a_third_of_its_ttl(renewals):
+    lease = Lease(100, 30)
+    renewals.add(lease)
+    assert renewals.due(109.9) == []
+    assert renewals.due(110) == [lease]
+    renewals.settle(lease, 110, 110.1, Done())
+    assert (lease.due, lease.valid_until) == (120, 140)
+
+
+def test_while_the_store_is_away_it_is_tried_again_until_the_ttl_is_over(renewals):
+    lease = Lease(100, 30)
+    renewals.add(lease)
+    renewals.settle(lease, 110, 111, ConnectionError("away"))
+    assert lease.due == 111 + RETRY
+    assert lease.lost_because is None
+    renewals.settle(lease, 129, 130, ConnectionError("away"))
+    assert "away" in lease.lost_because
+    assert renewals.sleep_until(math.inf) == math.inf
+
+
+def test_whoever_lost_the_lease_is_told_once_and_why(renewals):
+    lease = Lease(100, 30)
+    renewals.add(lease)
+    renewals.settle(lease, 110, 111, Gone(Holder(label="the thief")))
+    lease.lose("again")
+    assert lease.told == 1
+    assert "the thief" in lease.lost_because
+
+
+def test_the_sleeper_is_woken_only_for_an_earlier_lease(renewals):
+    assert renewals.add(Lease(100, 30))
+    assert not renewals.add(Lease(101, 30))
+    assert renewals.add(Lease(101, 3))
+
+
+def test_a_burst_of_short_lived_leases_wakes_it_once(renewals):
+    for number in range(5):
+        lease = Lease(100 + number, 30)
+        assert renewals.add(lease) is (number == 0)
+        renewals.remove(lease)
+        renewals.sleep_until(100 + number)
