@@ -142,6 +142,7 @@ class Engine:
                 )
             if version < VERSION:
                 self._create(db)
+            db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")  # after a power cut nobody holds anything
             self._sweep(db)
         except BaseException:
@@ -166,7 +167,6 @@ class Engine:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-        db.execute("PRAGMA journal_mode=WAL")
 
     def _sweep(self, db: sqlite3.Connection) -> None:
         """Clear away what crashed holders and waiters left on scopes that nobody asks for any more."""

@@ -1,0 +1,65 @@
+"""The rights that docs/redis.md lists are enough."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from interlock import StoreUnavailable
+
+from ..conftest import eventually
+from ..servers import redis_binaries
+
+DOCS = Path(__file__).parents[2] / "docs" / "redis.md"
+
+
+def documented_rules():
+    text = re.search(r"^ACL SETUSER interlock (.*?)```", DOCS.read_text(), re.MULTILINE | re.DOTALL)[1]
+    return text.split()
+
+
+def use_everything(il):
+    lease = il.acquire("s", ttl=60)
+    thread = threading.Thread(target=lambda: il.acquire("s", wait=30).release())
+    thread.start()
+    eventually(lambda: il.show("s").waiting)
+    lease.renew()
+    lease.release()
+    thread.join(10)
+    assert not thread.is_alive()
+    il.acquire("t", permits=2).release()
+    permit = il.acquire("t", permits=2, ttl=0.1)
+    il.acquire("t", permits=2)
+    permit_again = il.acquire("t", permits=2, wait=10)
+    assert permit_again.fence > permit.fence
+    assert len(il.locks()) == 1
+    il.break_("t")
+
+
+@pytest.mark.parametrize("version", list(redis_binaries()))
+def test_the_documented_rights_are_enough(clean_redis, connect, version):
+    server = clean_redis(version)
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "interlock", *documented_rules())
+    try:
+        use_everything(connect(f"redis://interlock:password@127.0.0.1:{server.port}/0"))
+    finally:
+        with server.client() as admin:
+            admin.execute_command("ACL", "DELUSER", "interlock")
+
+
+def test_a_missing_right_is_named(redis_server, connect):
+    with redis_server.client() as admin:
+        admin.execute_command(
+            "ACL", "SETUSER", "poor", "on", ">password", "~*", "&*", "+hello", "+auth", "+client"
+        )
+    try:
+        il = connect(f"redis://poor:password@127.0.0.1:{redis_server.port}/0")
+        with pytest.raises(StoreUnavailable, match="does not permit this user"):
+            il.acquire("s", wait=0)
+    finally:
+        with redis_server.client() as admin:
+            admin.execute_command("ACL", "DELUSER", "poor")
