@@ -192,9 +192,11 @@ class Interlock(_Client):
     # ------------------------------------------------------------------ running the protocol
 
     def _acquire(self, req: Request, on_lost: Callable[[Lease], object] | None) -> Lease:
+        if self._closed:
+            raise StoreUnavailable("This client was closed.")
         won = self._run(protocol.acquire(req, self._room, self._store.listening))
         lease = Lease(self, won, self._config.keys(req.scope), on_lost)
-        if req.renews:
+        if req.renews or on_lost is not None:
             self._keep(lease)
         return lease
 
@@ -210,22 +212,23 @@ class Interlock(_Client):
                 return value
             result = error = None
             try:
-                result = self._perform(effect)
+                result = self._call(effect) if type(effect) is Call else self._perform(effect)
             except BaseException as raised:
                 error = raised
 
+    def _call(self, effect: Call) -> Any:
+        attempt, since = 0, 0.0
+        while True:
+            try:
+                if effect.tracked:
+                    return self._store.call_tracked(effect.operation, self._pump)
+                return self._store.call(effect.operation)
+            except Busy:
+                since = since or machine.now()
+                time.sleep(self._too_busy(attempt, since))
+                attempt += 1
+
     def _perform(self, effect: Effect) -> Any:
-        if isinstance(effect, Call):
-            attempt, since = 0, 0.0
-            while True:
-                try:
-                    if effect.tracked:
-                        return self._store.call_tracked(effect.operation, self._pump)
-                    return self._store.call(effect.operation)
-                except Busy:
-                    since = since or machine.now()
-                    time.sleep(self._too_busy(attempt, since))
-                    attempt += 1
         if isinstance(effect, Listen):
             return self._store.listen()
         if isinstance(effect, Enter):
@@ -241,6 +244,7 @@ class Interlock(_Client):
             return None
         if isinstance(effect, Await):
             return self._await(effect.place, effect.deadline)
+        assert isinstance(effect, Sleep)
         return time.sleep(effect.seconds)
 
     def _await(self, place: Place, deadline: float) -> None:
@@ -308,6 +312,7 @@ class AsyncInterlock(_Client):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._keeper_wakes = asyncio.Event()
+        self._closed = False
 
     # ------------------------------------------------------------------ what people use
 
@@ -371,6 +376,7 @@ class AsyncInterlock(_Client):
 
     async def close(self) -> None:
         """Drop all connections. Leases that are still held end with their ttl."""
+        self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
             self._keeper = None
@@ -387,10 +393,11 @@ class AsyncInterlock(_Client):
     # ------------------------------------------------------------------ running the protocol
 
     async def _acquire(self, req: Request, on_lost: Callable[[AsyncLease], object] | None) -> AsyncLease:
-        self._bind()
+        if self._closed:
+            raise StoreUnavailable("This client was closed.")
         won = await self._run(protocol.acquire(req, self._room, self._store.listening))
         lease = AsyncLease(self, won, self._config.keys(req.scope), on_lost)
-        if req.renews:
+        if req.renews or on_lost is not None:
             self._keep(lease)
         return lease
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import threading
 from collections.abc import Callable, Generator
 from types import TracebackType
@@ -43,7 +45,7 @@ class _Lease(Held):
         self.key, self.meta_key = keys
         self.renews = req.renews
         self.valid_until = won.valid_until
-        self.due = won.valid_until - self.ttl * 2 / 3
+        self.due = won.valid_until - self.ttl * 2 / 3 if req.renews else math.inf
 
     def __repr__(self) -> str:
         state = "released" if self._released else "lost" if self.lost else "held"
@@ -241,6 +243,9 @@ class AsyncLock(_Block):
     ) -> None:
         lease: AsyncLease = self._leave(asyncio.current_task())
         body, lease._body = lease._body, None
+        if lease._cancelled and not isinstance(error, asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # our own cancellation has not arrived yet: not in the release, please
         try:
             await lease.release()
         except (LeaseLost, StoreUnavailable) as failure:

@@ -188,12 +188,14 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
     reply = None
     place: Place | None = None
     try:
+        if queue:  # be there before the turn can come
+            place = yield Enter(req.scope, req.lock_id)
         reply = yield Call(req.operation(queue))
         if not isinstance(reply, Granted):
             if req.wait == 0:
                 assert isinstance(reply, Refused)
                 raise LockHeld(req.scope, reply.holder, reply.total)
-            place = yield Enter(req.scope, req.lock_id)
+            place = place or (yield Enter(req.scope, req.lock_id))
             reply, sent = yield from _wait_in_line(req, room, place, reply, started)
     except LockHeld:
         raise

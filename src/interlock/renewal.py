@@ -62,6 +62,8 @@ class Renewals:
 
     def settle(self, held: Held, sent: float, now: float, answer: Any) -> None:
         """`answer` is a reply of the store's, or the exception in its place."""
+        if id(held) not in self._held:
+            return  # released meanwhile
         if isinstance(answer, Gone):
             self.remove(held)
             other = answer.holder
