@@ -199,6 +199,9 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
             reply, sent = yield from _wait_in_line(req, room, place, reply, started)
     except LockHeld:
         raise
+    except GeneratorExit:  # thrown away with its event loop: nobody is left to carry out anything
+        place = None
+        raise
     except StoreUnavailable as error:
         if place is not None or error.maybe_done:
             yield from _withdraw(req)
