@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from ...errors import StoreUnavailable
 
 try:
-    import hiredis  # noqa: F401 - redis-py uses it where it is there; here it must be
+    import hiredis
     import redis
     import redis.asyncio
     import redis.connection
@@ -28,8 +28,61 @@ _parse_url: Any = redis.connection.parse_url
 _Sentinel: Any = redis.sentinel.Sentinel
 _AsyncSentinel: Any = AsyncSentinel
 
-UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
+UNREACHABLE = (OSError, hiredis.ProtocolError)
 """The connection is of no use any more; what was sent over it may have been carried out."""
+
+
+class ErrorReply(Exception):
+    """What the server answered instead of a result; a message like any other."""
+
+
+def is_error(message: Any, code: str) -> bool:
+    return isinstance(message, ErrorReply) and str(message).startswith(code)
+
+
+def new_reader() -> Any:
+    return hiredis.Reader(replyError=ErrorReply)
+
+
+class Wire:
+    """A connection that redis-py has opened, from then on spoken over directly: half the time a call."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._socket = connection._sock
+        self._reader = new_reader()
+
+    def send(self, packed: bytes) -> None:
+        self._socket.sendall(packed)
+
+    def receive(self) -> Any:
+        """The next message."""
+        while True:
+            message = self._reader.gets()
+            if message is not False:
+                return message
+            self._take_in()
+
+    def receive_all(self, timeout: float) -> list[Any]:
+        """What has arrived, at least one message; `TimeoutError` if there is none in time."""
+        usual = self._socket.gettimeout()
+        self._socket.settimeout(timeout)
+        try:
+            messages = [self.receive()]
+        finally:
+            self._socket.settimeout(usual)
+        while (message := self._reader.gets()) is not False:
+            messages.append(message)
+        return messages
+
+    def _take_in(self) -> None:
+        data = self._socket.recv(65536)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._reader.feed(data)
+
+    def close(self) -> None:
+        self._connection.disconnect()
 
 
 class Connector:
@@ -108,7 +161,7 @@ class Connector:
         reason = str(error).rstrip(".") or type(error).__name__
         return StoreUnavailable(f"Can't reach the Redis at {self.shown}: {reason}.")
 
-    def connect(self) -> Any:
+    def connect(self) -> Wire:
         try:
             address: tuple[Any, ...] = ()
             if self._sentinels:
@@ -118,7 +171,7 @@ class Connector:
             connection.connect()
         except (RedisError, OSError) as error:
             raise self._unreachable(error) from error
-        return connection
+        return Wire(connection)
 
     async def connect_async(self) -> Any:
         try:

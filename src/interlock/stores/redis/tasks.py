@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import hiredis
-from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 
 from ... import machine
 from ...errors import StoreUnavailable
 from ..base import Operation, Queued, Scopes, Signal, new_client_id, settled
 from .commands import Commands, pack
-from .connect import UNREACHABLE, Connector, refusal
+from .connect import UNREACHABLE, Connector, ErrorReply, is_error, new_reader, refusal
 
 if TYPE_CHECKING:
     from .. import _RedisConfig
@@ -29,14 +28,17 @@ ATTEMPTS = 3
 class _Line:
     """One connection that any number of tasks use at once."""
 
-    def __init__(self, connection: Any, timeout: float, on_push: Callable[[list[Any]], None]) -> None:
+    def __init__(
+        self, connection: Any, reader: Any, timeout: float, on_push: Callable[[list[Any]], None]
+    ) -> None:
         self._connection = connection
+        self._reader = reader
+        self._streams = connection._reader, connection._writer
         self._timeout = timeout
         self._on_push = on_push
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []
         self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
-        self._flushing = False
         self._watchdog: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self.broken: BaseException | None = None
@@ -49,40 +51,32 @@ class _Line:
             reply.set_exception(self.broken)
             return reply
         self._pending.append((reply, machine.now()))
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
         self._unsent.append(pack(command))
-        if not self._flushing:
-            self._flushing = True
-            task = self._loop.create_task(self._flush())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         if self._watchdog is None:
             self._watchdog = self._loop.call_later(self._timeout, self._watch)
         return reply
 
-    async def _flush(self) -> None:
-        try:
-            while self._unsent:
-                batch, self._unsent = b"".join(self._unsent), []
-                await self._connection.send_packed_command(batch, check_health=False)
-        except UNREACHABLE as error:
-            self.fail(error)
-        finally:
-            self._flushing = False
+    def _flush(self) -> None:
+        if self.broken is None:
+            self._streams[1].write(b"".join(self._unsent))
+        self._unsent.clear()
 
     async def _receive(self) -> None:
-        read = self._connection.read_response
         try:
             while True:
-                try:
-                    message = await read(disable_decoding=True, push_request=True)
-                except ResponseError as error:
-                    message = error
-                if isinstance(message, hiredis.PushNotification):
-                    self._on_push(message)
-                    continue
-                reply, _ = self._pending.popleft()
-                if not reply.done():
-                    reply.set_result(message)
+                while (message := self._reader.gets()) is not False:
+                    if isinstance(message, hiredis.PushNotification):
+                        self._on_push(message)
+                        continue
+                    reply, _ = self._pending.popleft()
+                    if not reply.done():
+                        reply.set_result(message)
+                data = await self._streams[0].read(65536)
+                if not data:
+                    raise ConnectionError("the server closed the connection")
+                self._reader.feed(data)
         except UNREACHABLE as error:
             self.fail(error)
 
@@ -156,15 +150,15 @@ class AsyncRedisStore:
                 line = await self._open_line()
             try:
                 reply = await line.send(*command)
-                if isinstance(reply, NoScriptError):
+                if is_error(reply, "NOSCRIPT"):
                     reply = await line.send(*self._commands.with_text(command))
             except UNREACHABLE as error:
                 sent = True
                 if attempt == ATTEMPTS - 1 or isinstance(error, TimeoutError):
                     raise self._lost(error) from error
                 continue
-            if isinstance(reply, ReadOnlyError) and attempt < ATTEMPTS - 1:
-                line.fail(reply)  # demoted: ask for the new master
+            if is_error(reply, "READONLY") and attempt < ATTEMPTS - 1:
+                line.fail(ConnectionError(str(reply)))  # demoted: ask for the new master
                 continue
             answer = settled(operation, self._read(operation, reply), sent)
             if tracked and isinstance(answer, Queued) and not self._tracks:
@@ -173,7 +167,7 @@ class AsyncRedisStore:
         raise AssertionError
 
     def _read(self, operation: Operation, reply: Any) -> Any:
-        if isinstance(reply, ResponseError):
+        if isinstance(reply, ErrorReply):
             raise refusal(reply, self._connector.shown) from reply
         return self._commands.decode(operation, reply)
 
@@ -186,7 +180,7 @@ class AsyncRedisStore:
         async with self._connecting:
             if self._line is None or self._line.broken is not None:
                 connection = await self._connect()
-                self._line = _Line(connection, self._connector.timeout, lambda push: None)
+                self._line = _Line(connection, new_reader(), self._connector.timeout, lambda push: None)
             return self._line
 
     async def _connect(self) -> Any:
@@ -212,7 +206,7 @@ class AsyncRedisStore:
                     reply = await line.send("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
                 except UNREACHABLE as error:
                     raise self._lost(error) from error
-                if isinstance(reply, ResponseError):
+                if isinstance(reply, ErrorReply):
                     raise refusal(reply, self._connector.shown) from reply
                 cursor, keys = reply
                 found.update(filter(None, (layout.scope_of(key.decode(errors="replace")) for key in keys)))
@@ -229,29 +223,31 @@ class AsyncRedisStore:
         async with self._connecting:
             if self.listening:
                 return
-            connection = await self._connect()
-
-            async def as_it_is(push: Any) -> Any:
-                return push
-
-            connection._parser.set_invalidation_push_handler(as_it_is)
-            tracking, subscribe = self._commands.greetings()
+            connection, reader = await self._connect(), new_reader()
             try:
-                await connection.send_packed_command(tracking + subscribe, check_health=False)
-                try:
-                    await connection.read_response(disable_decoding=True)
-                    self._tracks = True
-                except ResponseError:
-                    self._tracks = False
-                push = await connection.read_response(disable_decoding=True, push_request=True)
-                assert push[0] == b"subscribe"
-            except ResponseError as error:
-                await connection.disconnect(nowait=True)
-                raise refusal(error, self._connector.shown) from error
+                async with asyncio.timeout(self._connector.timeout):
+                    tracking, subscribed = await self._greet(connection, reader)
             except UNREACHABLE as error:
+                await connection.disconnect(nowait=True)
                 raise self._lost(error) from error
-            self._listener = _Line(connection, self._connector.timeout, self._pushed)
+            if isinstance(subscribed, ErrorReply):
+                await connection.disconnect(nowait=True)
+                raise refusal(subscribed, self._connector.shown)
+            self._tracks = not isinstance(tracking, ErrorReply)
+            self._listener = _Line(connection, reader, self._connector.timeout, self._pushed)
             self._listener.on_lost = lambda: self._on_signals([("all",)])
+
+    async def _greet(self, connection: Any, reader: Any) -> list[Any]:
+        connection._writer.write(b"".join(self._commands.greetings()))
+        replies: list[Any] = []
+        while len(replies) < 2:
+            data = await connection._reader.read(65536)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+            reader.feed(data)
+            while len(replies) < 2 and (message := reader.gets()) is not False:
+                replies.append(message)
+        return replies
 
     def _pushed(self, push: list[Any]) -> None:
         signals = self._commands.read_push(push)

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import hiredis
-from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
-from redis.exceptions import TimeoutError as NoReply
 
 from ...errors import StoreUnavailable
 from ...pump import Pump
 from ..base import Operation, Queued, Scopes, Signal, new_client_id, settled
 from .commands import Commands, pack
-from .connect import UNREACHABLE, Connector, refusal
+from .connect import UNREACHABLE, Connector, ErrorReply, Wire, is_error, refusal
 
 if TYPE_CHECKING:
     from .. import _RedisConfig
@@ -39,8 +37,8 @@ class RedisStore:
         self._connector = Connector(config)
         self._commands = Commands(config.layout, round(config.window * 1000), round(config.grace * 1000))
         self._commands.client = new_client_id()
-        self._idle: deque[Any] = deque()
-        self._listener: Any = None
+        self._idle: deque[Wire] = deque()
+        self._listener: Wire | None = None
         self._listener_lock = threading.RLock()
         self._tracks = False
         self._slots: deque[_Slot] = deque()
@@ -62,10 +60,10 @@ class RedisStore:
             except UNREACHABLE as error:
                 sent = True
                 self._idle.clear()  # they all lead to where this one led
-                if attempt == ATTEMPTS - 1 or isinstance(error, NoReply):
+                if attempt == ATTEMPTS - 1 or isinstance(error, TimeoutError):
                     raise self._lost(error) from error
                 continue
-            if isinstance(reply, ReadOnlyError) and attempt < ATTEMPTS - 1:
+            if is_error(reply, "READONLY") and attempt < ATTEMPTS - 1:
                 self._idle.clear()  # demoted: ask for the new master
                 continue
             return settled(operation, self._read(operation, reply), sent)
@@ -89,7 +87,7 @@ class RedisStore:
         return answers
 
     def _read(self, operation: Operation, reply: Any) -> Any:
-        if isinstance(reply, ResponseError):
+        if isinstance(reply, ErrorReply):
             raise refusal(reply, self._connector.shown) from reply
         return self._commands.decode(operation, reply)
 
@@ -101,35 +99,27 @@ class RedisStore:
     def _exchange(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """Send the commands, read their replies; a script that the server lacks is sent along."""
         try:
-            connection = self._idle.pop()
+            wire = self._idle.pop()
         except IndexError:
-            connection = self._connector.connect()
+            wire = self._connector.connect()
         try:
-            connection.send_packed_command([pack(c) for c in commands], check_health=False)
-            replies = [self._receive(connection) for _ in commands]
+            wire.send(b"".join(map(pack, commands)))
+            replies = [wire.receive() for _ in commands]
             for index, reply in enumerate(replies):
-                if isinstance(reply, NoScriptError):
-                    text = pack(self._commands.with_text(commands[index]))
-                    connection.send_packed_command([text], check_health=False)
-                    replies[index] = self._receive(connection)
+                if is_error(reply, "NOSCRIPT"):
+                    wire.send(pack(self._commands.with_text(commands[index])))
+                    replies[index] = wire.receive()
         except UNREACHABLE:
-            connection.disconnect()
+            wire.close()
             raise
         except BaseException:
             # Ctrl-C: what was sent must have been carried out before anything is sent to undo it.
             with contextlib.suppress(Exception):
-                connection.read_response(disable_decoding=True, timeout=1.0)
-            connection.disconnect()
+                wire.receive_all(timeout=1.0)
+            wire.close()
             raise
-        self._idle.append(connection)
+        self._idle.append(wire)
         return replies
-
-    @staticmethod
-    def _receive(connection: Any) -> Any:
-        try:
-            return connection.read_response(disable_decoding=True, disconnect_on_error=False)
-        except ResponseError as error:
-            return error
 
     def _scopes(self) -> list[str]:
         layout = self._commands.layout
@@ -142,7 +132,7 @@ class RedisStore:
                     reply = self._exchange([command])[0]
                 except UNREACHABLE as error:
                     raise self._lost(error) from error
-                if isinstance(reply, ResponseError):
+                if isinstance(reply, ErrorReply):
                     raise refusal(reply, self._connector.shown) from reply
                 cursor, keys = reply
                 found.update(filter(None, (layout.scope_of(key.decode(errors="replace")) for key in keys)))
@@ -159,24 +149,20 @@ class RedisStore:
         with self._listener_lock:
             if self._listener is not None:
                 return
-            connection = self._connector.connect()
+            wire = self._connector.connect()
             try:
                 tracking, subscribe = self._commands.greetings()
-                connection._parser.set_invalidation_push_handler(lambda push: push)
-                connection.send_packed_command([tracking, subscribe], check_health=False)
-                self._tracks = not isinstance(self._receive(connection), ResponseError)
-                push = connection.read_response(
-                    disable_decoding=True, push_request=True, disconnect_on_error=False
-                )
-                assert push[0] == b"subscribe"
-            except ResponseError as error:
-                connection.disconnect()
-                raise refusal(error, self._connector.shown) from error
+                wire.send(tracking + subscribe)
+                self._tracks = not isinstance(wire.receive(), ErrorReply)
+                subscribed = wire.receive()
             except UNREACHABLE as error:
-                connection.disconnect()
+                wire.close()
                 raise self._lost(error) from error
+            if isinstance(subscribed, ErrorReply):
+                wire.close()
+                raise refusal(subscribed, self._connector.shown)
             self._slots.clear()
-            self._listener = connection
+            self._listener = wire
 
     def call_tracked(self, operation: Operation, pump: Pump) -> Any:
         """As `call`, and be told when somebody touches what this has looked at."""
@@ -184,16 +170,16 @@ class RedisStore:
         if self._tracks:
             command = pack(self._commands.encode(operation))
             with self._listener_lock:
-                connection = self._listener
-                if connection is not None:
+                wire = self._listener
+                if wire is not None:
                     self._slots.append(slot)  # before it is sent: the reply may be read at once
                     try:
-                        connection.send_packed_command([command], check_health=False)
+                        wire.send(command)
                     except UNREACHABLE:
-                        self._hang_up(connection)
-            deadline = pump.deadline(self._connector.timeout)
-            if connection is not None:
-                pump.wait(slot, lambda: slot.done or self._listener is not connection, deadline)
+                        self._hang_up(wire)
+            if wire is not None:
+                deadline = pump.deadline(self._connector.timeout)
+                pump.wait(slot, lambda: slot.done or self._listener is not wire, deadline)
             if slot.done and isinstance(slot.reply, list):
                 return self._commands.decode(operation, slot.reply)
         reply = self.call(operation)
@@ -203,50 +189,44 @@ class RedisStore:
 
     def read(self, timeout: float) -> tuple[list[object], list[Signal]]:
         """Wait for messages: finished slots, and signals."""
-        connection = self._listener
-        if connection is None:
+        wire = self._listener
+        if wire is None:
             return [], [("all",)]
         ready: list[object] = []
         signals: list[Signal] = []
         try:
-            while True:
-                try:
-                    message = connection.read_response(
-                        disable_decoding=True, push_request=True, disconnect_on_error=False, timeout=timeout
-                    )
-                except ResponseError as error:
-                    message = error
-                if isinstance(message, hiredis.PushNotification):
-                    signals += self._commands.read_push(message)
-                else:
-                    slot = self._slots.popleft()
-                    slot.reply, slot.done = message, True
-                    ready.append(slot)
-                if not connection.can_read(0):
-                    return ready, signals
-        except NoReply:
-            return ready, signals
+            messages = wire.receive_all(timeout)
+        except TimeoutError:
+            return [], []
         except UNREACHABLE:
-            self._hang_up(connection)
-            return [*ready, *self._slots], [*signals, ("all",)]
+            self._hang_up(wire)
+            return list(self._slots), [("all",)]
         except BaseException:
-            self._hang_up(connection)  # Ctrl-C may have cut a message in two
+            self._hang_up(wire)  # Ctrl-C may have cut a message in two
             raise
+        for message in messages:
+            if isinstance(message, hiredis.PushNotification):
+                signals += self._commands.read_push(message)
+            else:
+                slot = self._slots.popleft()
+                slot.reply, slot.done = message, True
+                ready.append(slot)
+        return ready, signals
 
     def unwatch(self, scope: str) -> None:
         """Nothing to do: tracking ends with the next touch."""
 
-    def _hang_up(self, connection: Any) -> None:
+    def _hang_up(self, wire: Wire) -> None:
         with self._listener_lock:
-            if self._listener is connection:
+            if self._listener is wire:
                 self._listener = None
-        connection.disconnect()
+        wire.close()
 
     # ------------------------------------------------------------------ ending
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().disconnect()
+            self._idle.pop().close()
         if self._listener is not None:
             self._hang_up(self._listener)
 
