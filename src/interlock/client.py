@@ -395,6 +395,7 @@ class AsyncInterlock(_Client):
     async def _acquire(self, req: Request, on_lost: Callable[[AsyncLease], object] | None) -> AsyncLease:
         if self._closed:
             raise StoreUnavailable("This client was closed.")
+        self._bind()
         won = await self._run(protocol.acquire(req, self._room, self._store.listening))
         lease = AsyncLease(self, won, self._config.keys(req.scope), on_lost)
         if req.renews or on_lost is not None:
@@ -422,13 +423,12 @@ class AsyncInterlock(_Client):
                 return value
             result = error = None
             try:
-                if isinstance(effect, Call):
-                    if effect.shielded:
-                        result = await _to_the_end(self._call(effect))
-                    else:
-                        result = await self._call(effect)
-                else:
+                if type(effect) is not Call:
                     result = await self._perform(effect)
+                elif effect.shielded:
+                    result = await _to_the_end(self._call(effect))
+                else:
+                    result = await self._call(effect)
             except BaseException as raised:
                 error = raised
 

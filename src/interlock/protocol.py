@@ -151,6 +151,7 @@ def request(
     )
 
 
+@lru_cache(maxsize=1024)
 def opening(lock_id: str) -> str:
     """How every sidecar that Interlock writes for this lock_id begins."""
     return f'{{"lock_id":{json.dumps(lock_id)},'
