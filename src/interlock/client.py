@@ -18,7 +18,7 @@ from . import machine, protocol
 from .errors import StoreUnavailable
 from .lease import AsyncLease, AsyncLock, Lease, Lock
 from .model import Broken, Released, Renewed, ScopeInfo
-from .protocol import AcquireOptions, Await, Call, Effect, Enter, Leave, Listen, Request, Sleep
+from .protocol import AcquireOptions, Await, Call, Effect, Enter, Leave, Listen, Request, Sleep, Wake
 from .pump import Pump
 from .renewal import Renewals
 from .room import Place, Room
@@ -180,6 +180,7 @@ class Interlock(_Client):
             self._closed = True
             self._keeper_wakes.notify()
         self._store.close()
+        self._pump.close()
 
     def __enter__(self) -> Self:
         return self
@@ -244,6 +245,10 @@ class Interlock(_Client):
             return None
         if isinstance(effect, Await):
             return self._await(effect.place, effect.deadline)
+        if isinstance(effect, Wake):
+            for place in effect.places:
+                self._pump.poke(place)
+            return None
         assert isinstance(effect, Sleep)
         return time.sleep(effect.seconds)
 
@@ -252,9 +257,9 @@ class Interlock(_Client):
             place, lambda: place.look, lambda: min(deadline, self._room.due(place)) - machine.now()
         )
 
-    def _read_signals(self, timeout: float) -> list[object]:
+    def _read_signals(self, timeout: float, bell: int) -> list[object]:
         """Run by whichever waiting thread has its turn at the connection."""
-        ready, signals = self._store.read(timeout)
+        ready, signals = self._store.read(timeout, bell)
         with self._pump.lock:
             return [*ready, *self._room.feed(signals, machine.now())]
 
@@ -412,7 +417,6 @@ class AsyncInterlock(_Client):
 
     async def _run(self, flow: Generator[Effect, Any, R]) -> R:
         """Do what the flow asks for, until it returns."""
-        self._bind()
         result: Any = None
         error: BaseException | None = None
         while True:
@@ -421,6 +425,7 @@ class AsyncInterlock(_Client):
             except StopIteration as stop:
                 value: R = stop.value
                 return value
+            self._bind()
             result = error = None
             try:
                 if type(effect) is not Call:
@@ -456,6 +461,10 @@ class AsyncInterlock(_Client):
             return None
         if isinstance(effect, Await):
             return await self._await(effect.place, effect.deadline)
+        if isinstance(effect, Wake):
+            for place in effect.places:
+                _poke(place)
+            return None
         assert isinstance(effect, Sleep)
         return await asyncio.sleep(effect.seconds)
 

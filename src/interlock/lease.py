@@ -14,7 +14,7 @@ from . import machine, protocol
 from .errors import LeaseLost, NotOwner, StoreUnavailable
 from .model import Released, Renewed
 from .protocol import AcquireOptions, Effect, Request, Won
-from .renewal import Held
+from .renewal import Held, taken_by
 
 if TYPE_CHECKING:
     from .client import AsyncInterlock, Interlock, _Client
@@ -33,6 +33,7 @@ class _Lease(Held):
         self._generation = client._generation
         self._on_lost = on_lost
         self._released = False
+        self._maybe_released = False  # an answer was lost
         self._fields = req.fields
         self.scope = req.scope
         self.lock_id = req.lock_id
@@ -101,14 +102,21 @@ class _Lease(Held):
         lost = self.lost
         self._released = True
         try:
-            done = yield from protocol.release(self.scope, self.lock_id)
+            done = yield from protocol.release(self.scope, self.lock_id, self.fence)
         except NotOwner as error:
-            if error.holder is None:
-                raise
+            if self._maybe_released:  # by the attempt whose answer was lost; another has it since
+                return Released(released=True, idempotent=True, scope=self.scope, lock_id=self.lock_id)
             self._released = False
-            self.lose(f"it is held by {error.holder.describe()} now")
+            self.lose(taken_by(error.holder))
             raise LeaseLost(self.scope, self.lock_id, self.lost_because or "") from None
-        if lost or done.idempotent:
+        except StoreUnavailable as error:
+            self._released = False  # so that it can be tried again
+            self._maybe_released |= error.maybe_done
+            raise
+        except BaseException:
+            self._released = False
+            raise
+        if lost or (done.idempotent and not self._maybe_released):
             self._released = False
             self.lose("it expired or was broken")
             raise LeaseLost(self.scope, self.lock_id, self.lost_because or "")
@@ -121,8 +129,7 @@ class _Lease(Held):
             done = yield from protocol.renew(self.scope, self.lock_id, self.ttl if ttl is None else ttl)
         except NotOwner as error:
             self._client._renewals.remove(self)
-            holder = error.holder
-            self.lose(f"it is held by {holder.describe()} now" if holder else "it expired or was broken")
+            self.lose(taken_by(error.holder))
             raise LeaseLost(self.scope, self.lock_id, self.lost_because or "") from None
         self.ttl = done.ttl
         self.valid_until = sent + done.ttl
@@ -217,6 +224,13 @@ class Lock(_Block):
             error.add_note(str(failure))  # what the body raised matters more
 
 
+def _task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # in a forked child the parent's loop does not run
+        return None
+
+
 class AsyncLock(_Block):
     """`async with il.lock(…) as lease:`; the body's task is cancelled when the lease is lost."""
 
@@ -231,8 +245,7 @@ class AsyncLock(_Block):
         self._client = client
 
     async def __aenter__(self) -> AsyncLease:
-        task = asyncio.current_task()
-        assert task is not None
+        task = _task()
         lease = await self._client._acquire(self._request(), self._on_lost)
         lease._body = task
         self._leases[task] = lease
@@ -241,7 +254,7 @@ class AsyncLock(_Block):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lease: AsyncLease = self._leave(asyncio.current_task())
+        lease: AsyncLease = self._leave(_task())
         body, lease._body = lease._body, None
         if lease._cancelled and not isinstance(error, asyncio.CancelledError):
             with contextlib.suppress(asyncio.CancelledError):

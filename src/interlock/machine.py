@@ -50,7 +50,8 @@ def started(pid: int) -> int | None:
     Zombies count as gone: their work is over, though nobody has collected them yet.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read(1024)
     except OSError:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may contain anything

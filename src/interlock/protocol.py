@@ -63,11 +63,17 @@ class Await(NamedTuple):
     deadline: float
 
 
+class Wake(NamedTuple):
+    """Let these waiters of this client look."""
+
+    places: list[Place]
+
+
 class Sleep(NamedTuple):
     seconds: float
 
 
-Effect = Call | Listen | Enter | Leave | Await | Sleep
+Effect = Call | Listen | Enter | Leave | Await | Wake | Sleep
 
 
 class AcquireOptions(TypedDict, total=False):
@@ -205,11 +211,11 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
         raise
     except StoreUnavailable as error:
         if place is not None or error.maybe_done:
-            yield from _withdraw(req)
+            yield from _withdraw(req, place)
         raise
     except BaseException:
         # Cancelled, interrupted or out of time: leave neither a lease nor a place in the queue behind.
-        yield from _withdraw(req)
+        yield from _withdraw(req, place)
         raise
     finally:
         if place is not None:
@@ -221,27 +227,29 @@ def _wait_in_line(
     req: Request, room: Room, place: Place, reply: Any, started: float
 ) -> Generator[Effect, Any, tuple[Granted, float]]:
     deadline = math.inf if req.wait is None else started + req.wait
-    ticket, failures = 0, 0
-    tracked = False
+    ticket, failures = (reply.place if isinstance(reply, Refused) else 0), 0
+    queued = False
     now = machine.now()
     while True:
         if isinstance(reply, Queued):
-            ticket = reply.place
-            room.looked(place, reply, now, tracked)
+            ticket, queued = reply.place, True
+            forgotten = room.looked(place, reply, now)
+            if forgotten:
+                yield Wake(forgotten)
             yield Await(place, deadline)
         now = machine.now()
         if now >= deadline and not place.look:
             holder: Holder | None = reply.holder if reply is not None else None
             raise WaitTimeout(req.scope, holder, now - started)
         place.look = False
-        tracked = room.tracks(place)
+        place.tracked = room.begins_look(place)
         try:
             yield Listen()
-            reply = yield Call(req.operation(True, ticket), tracked=tracked)
+            reply = yield Call(req.operation(True, ticket), tracked=place.tracked)
             failures = 0
         except StoreUnavailable:
             # Whoever was already in line keeps trying, and keeps the place; a newcomer is told.
-            if ticket == 0 or machine.now() >= deadline:
+            if not queued or machine.now() >= deadline:
                 raise
             failures += 1
             yield Sleep(min(0.05 * 2**failures, 1.0, max(0.0, deadline - machine.now())))
@@ -252,17 +260,19 @@ def _wait_in_line(
             return reply, now
 
 
-def _withdraw(req: Request) -> Generator[Effect, Any, None]:
+def _withdraw(req: Request, place: Place | None) -> Generator[Effect, Any, None]:
+    # The same way as the last look, which may still be travelling: it must arrive first.
+    tracked = place is not None and place.tracked
     try:
-        yield Call(Release(req.scope, req.lock_id), shielded=True)
+        yield Call(Release(req.scope, req.lock_id), tracked=tracked, shielded=True)
     except StoreUnavailable:
         return  # the queue forgets us within the liveness window, the lease ends with its ttl
 
 
-def release(scope: str, lock_id: str) -> Generator[Effect, Any, Released]:
+def release(scope: str, lock_id: str, fence: int = 0) -> Generator[Effect, Any, Released]:
     validate.scope(scope)
     validate.name("lock_id", lock_id)
-    reply = yield Call(Release(scope, lock_id))
+    reply = yield Call(Release(scope, lock_id, fence))
     gone = isinstance(reply, Gone)
     if gone and reply.holder is not None:
         raise NotOwner(scope, lock_id, reply.holder, "release")

@@ -6,6 +6,8 @@ wanted, another takes over.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Callable
 
@@ -13,12 +15,16 @@ from . import machine
 
 
 class Pump:
-    def __init__(self, read: Callable[[float], list[object]]) -> None:
-        """`read` waits up to so many seconds for messages, and answers which waiters they concern."""
+    def __init__(self, read: Callable[[float, int], list[object]]) -> None:
+        """`read(seconds, bell)` waits for messages, or until the descriptor `bell` has something to read.
+
+        It answers which waiters the messages concern.
+        """
         self.lock = threading.RLock()
         self._read = read
         self._waiting: dict[int, threading.Condition] = {}
-        self._reading = False
+        self._reader: int | None = None
+        self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def wait(self, waiter: object, ready: Callable[[], bool], time_left: Callable[[], float]) -> bool:
         """Until the waiter is ready or its time is up; answers whether it is ready."""
@@ -30,28 +36,33 @@ class Pump:
                     left = min(time_left(), 3600.0)
                     if left <= 0:
                         return False
-                    if self._reading:
+                    if self._reader is not None:
                         mine.wait(left)
                     else:
-                        self._read_for_all(left)
+                        self._read_for_all(key, left)
                 return True
             finally:
                 del self._waiting[key]
                 self._appoint_reader()
 
-    def _read_for_all(self, timeout: float) -> None:
-        self._reading = True
+    def _read_for_all(self, key: int, timeout: float) -> None:
+        if self._bell is None:
+            self._bell = socket.socketpair()
+            self._bell[0].setblocking(False)
+        self._reader = key
         self.lock.release()
         try:
-            concerned = self._read(timeout)
+            concerned = self._read(timeout, self._bell[0].fileno())
         finally:
             self.lock.acquire()
-            self._reading = False
+            self._reader = None
+        with contextlib.suppress(BlockingIOError):
+            self._bell[0].recv(4096)
         for waiter in concerned:
             self.poke(waiter)
 
     def _appoint_reader(self) -> None:
-        if not self._reading:
+        if self._reader is None:
             for condition in self._waiting.values():
                 condition.notify()
                 return
@@ -59,9 +70,25 @@ class Pump:
     def poke(self, waiter: object) -> None:
         """Let a waiter see for itself whether it is ready, or how long it may sleep now."""
         with self.lock:
-            condition = self._waiting.get(id(waiter))
-            if condition is not None:
-                condition.notify()
+            if id(waiter) == self._reader:
+                self.ring()
+            elif id(waiter) in self._waiting:
+                self._waiting[id(waiter)].notify()
+
+    def ring(self) -> None:
+        """Make whoever reads begin anew."""
+        with self.lock:
+            if self._reader is not None and self._bell is not None:
+                with contextlib.suppress(BlockingIOError):
+                    self._bell[1].send(b"!", socket.MSG_DONTWAIT)
+
+    def close(self) -> None:
+        with self.lock:
+            self.ring()
+            if self._bell is not None and self._reader is None:
+                for end in self._bell:
+                    end.close()
+                self._bell = None
 
     @staticmethod
     def deadline(seconds: float) -> Callable[[], float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .model import Holder
 from .stores.base import Gone, Renew
 
 RETRY = 1.0  # seconds between attempts while the store is away
@@ -28,6 +29,11 @@ class Held:
         if self.lost_because is None:
             self.lost_because = reason
             self.when_lost()
+
+
+def taken_by(holder: Holder | None) -> str:
+    """Why a lease that is not there any more was lost."""
+    return f"it is held by {holder.describe()} now" if holder else "it expired or was broken"
 
 
 class Renewals:
@@ -66,8 +72,7 @@ class Renewals:
             return  # released meanwhile
         if isinstance(answer, Gone):
             self.remove(held)
-            other = answer.holder
-            held.lose(f"it is held by {other.describe()} now" if other else "it expired or was broken")
+            held.lose(taken_by(answer.holder))
         elif isinstance(answer, BaseException):
             held.due = now + RETRY
             if held.valid_until <= now:

@@ -17,19 +17,20 @@ STORM = 0.02  # at least this long between two looks at a scope, however often i
 class Place:
     """One waiter. `look` means: ask the store now."""
 
-    __slots__ = ("lock_id", "look", "scope", "waker")
+    __slots__ = ("lock_id", "look", "scope", "tracked", "waker")
 
     def __init__(self, scope: str, lock_id: str) -> None:
         self.scope = scope
         self.lock_id = lock_id
         self.look = False
+        self.tracked = False  # whether the last look asked to be told of touches
         self.waker: object = None  # how the driver wakes this waiter
 
 
 class _Watch:
     """What is known here of one scope."""
 
-    __slots__ = ("armed", "head", "last_look", "look_at", "places")
+    __slots__ = ("armed", "head", "last_look", "look_at", "places", "touched")
 
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
@@ -37,6 +38,7 @@ class _Watch:
         self.look_at = 0.0
         self.head = False
         self.armed = False  # the store tells when somebody touches the scope
+        self.touched = False  # since the last look began
 
     @property
     def first(self) -> Place:
@@ -74,21 +76,26 @@ class Room:
     def is_waiting(self, scope: str) -> bool:
         return scope in self._watches
 
-    def tracks(self, place: Place) -> bool:
+    def begins_look(self, place: Place) -> bool:
         """Whether this look should ask the store to tell when the scope is touched."""
         watch = self._watches[place.scope]
+        watch.touched = False
         return watch.head and watch.first is place
 
-    def looked(self, place: Place, answer: Queued, now: float, tracked: bool) -> None:
+    def looked(self, place: Place, answer: Queued, now: float) -> list[Place]:
+        """Answers whom to wake: the others here, if the store had forgotten this client."""
         watch = self._watches[place.scope]
-        if watch.first is not place:
-            return
-        watch.last_look = now
-        watch.look_at = now + answer.look_in / 1000
-        watch.armed = tracked
-        watch.head = answer.head
-        if answer.head and not tracked:
-            watch.look_at = now
+        others = [other for other in watch.places.values() if other is not place] if answer.forgotten else []
+        for other in others:
+            other.look = True
+        if watch.first is place:
+            watch.last_look = now
+            watch.look_at = now + answer.look_in / 1000
+            watch.armed = place.tracked
+            watch.head = answer.head
+            if answer.head and (watch.touched or not place.tracked):
+                watch.look_at = now + (STORM if place.tracked else 0.0)
+        return others
 
     def due(self, place: Place) -> float:
         """When this place has to look of its own accord."""
@@ -125,6 +132,7 @@ class Room:
                     beat = now
                 found.look_at = min(beat, now + int(rest[1]) / 1000)
             elif kind == "touched":
+                found.touched = True
                 if not found.armed:
                     continue
                 found.armed = False

@@ -11,7 +11,7 @@ from interlock.room import Place, Room
 from interlock.stores.base import Done, Granted, Queued, Refused, Release
 
 GRANT = Granted(7, "2026-01-01T00:00:00.000Z", 1)
-HELD = Refused(Holder(label="somebody"), 1)
+HELD = Refused(Holder(label="somebody"), 11, 1)
 
 
 @pytest.fixture
@@ -67,6 +67,13 @@ def test_a_waiter_sits_down_before_its_turn_can_come(room):
     assert listening.answer().operation.queue
 
 
+def test_whoever_is_refused_and_then_waits_keeps_the_moment_of_arrival(room):
+    play = Play(room)
+    play.answer(HELD)
+    play.answer()
+    assert play.answer().operation.place == HELD.place
+
+
 def test_a_waiter_keeps_its_place_when_it_looks_again(room):
     play = Play(room)
     assert isinstance(play.queue_up(), Await)
@@ -95,6 +102,17 @@ def test_an_interrupted_waiter_takes_everything_back_before_it_leaves(room, inte
     with pytest.raises(type(interruption)):
         play.answer()
     assert not room.is_waiting("s")
+
+
+def test_what_takes_a_look_back_travels_behind_it(room):
+    play = Play(room)
+    play.queue_up()
+    play.answer()
+    assert play.answer().tracked
+    assert play.fail(KeyboardInterrupt()) == Call(Release("s", "me"), tracked=True, shielded=True)
+    play.answer(Done())
+    with pytest.raises(KeyboardInterrupt):
+        play.answer()
 
 
 def test_a_wait_that_is_over_takes_everything_back(room):
@@ -131,6 +149,8 @@ def test_a_newcomer_is_told_of_an_outage_at_once(room):
 def test_a_lost_answer_is_taken_back(room):
     play = Play(room)
     assert play.fail(StoreUnavailable("away", maybe_done=True)).operation == Release("s", "me")
+    with pytest.raises(StoreUnavailable):
+        play.answer(Done())
 
 
 def test_a_place_belongs_to_one_lock_id(room):

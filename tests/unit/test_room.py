@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.room import HEAD_DELAY, Room
+from interlock.room import HEAD_DELAY, STORM, Room
 from interlock.stores.base import Queued
 
 WINDOW = 5.0
@@ -16,7 +16,8 @@ def room():
 
 
 def looked(room, place, now, *, look_in=5000, head=True, tracked=True):
-    room.looked(place, Queued(None, 1, look_in, head), now, tracked)
+    place.tracked = tracked
+    room.looked(place, Queued(None, 1, look_in, head), now)
 
 
 def test_only_the_first_waiter_of_a_scope_looks(room):
@@ -44,10 +45,10 @@ def test_a_claim_wakes_the_one_it_is_for(room):
 
 def test_a_head_that_is_not_told_of_touches_yet_looks_to_be_told(room):
     place = room.enter("s", "a")
-    assert not room.tracks(place)
+    assert not room.begins_look(place)
     looked(room, place, 100, tracked=False)
     assert room.due(place) == 100
-    assert room.tracks(place)
+    assert room.begins_look(place)
     looked(room, place, 100.001)
     assert room.due(place) == pytest.approx(105.001)
 
@@ -59,6 +60,25 @@ def test_a_touch_makes_the_head_look_once(room):
     assert room.due(place) == 102
     looked(room, place, 102, tracked=False, head=False)
     assert room.feed([("touched", "s")], 103) == []
+
+
+def test_a_touch_during_a_look_makes_for_another(room):
+    place = room.enter("s", "a")
+    looked(room, place, 100)
+    room.begins_look(place)
+    room.feed([("touched", "s")], 101)
+    looked(room, place, 101.001)
+    assert room.due(place) == pytest.approx(101.001 + STORM)
+    room.begins_look(place)
+    looked(room, place, 101.03)
+    assert room.due(place) == pytest.approx(106.03)
+
+
+def test_when_the_store_had_forgotten_us_all_take_their_places_again(room):
+    first, second, elsewhere = room.enter("s", "a"), room.enter("s", "b"), room.enter("t", "a")
+    assert room.looked(first, Queued(None, 1, 5000, True, forgotten=True), 100) == [second]
+    assert second.look
+    assert not elsewhere.look
 
 
 def test_a_storm_of_touches_is_bounded(room):
@@ -89,7 +109,7 @@ def test_a_new_head_takes_its_post_a_moment_later(room):
     looked(room, place, 100, head=False, tracked=False)
     room.feed([("head", "s")], 101)
     assert room.due(place) == pytest.approx(101 + HEAD_DELAY)
-    assert room.tracks(place)
+    assert room.begins_look(place)
 
 
 def test_after_a_lost_connection_all_look(room):

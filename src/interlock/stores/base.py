@@ -38,6 +38,7 @@ class Release(NamedTuple):
 
     scope: str
     lock_id: str
+    fence: int = 0  # where it is known: lets a repeated release find that it was the first that did it
 
 
 class Renew(NamedTuple):
@@ -71,6 +72,7 @@ class Granted(NamedTuple):
 
 class Refused(NamedTuple):
     holder: Holder | None
+    place: int  # in the queue, should the caller decide to wait after all
     total: int  # how many hold the scope now
 
 
@@ -79,6 +81,7 @@ class Queued(NamedTuple):
     place: int
     look_in: int  # look again after this many ms, unless something wakes you earlier
     head: bool  # first in line
+    forgotten: bool = False  # the place had been given up for dead, and has been taken again
     pids: tuple[int, ...] = ()  # local file: processes whose end frees the scope
 
 
@@ -105,7 +108,7 @@ def new_client_id() -> str:
 
 
 def settled(operation: Operation, reply: Any, resent: bool) -> Any:
-    """A release that was sent twice may find its own work done."""
-    if resent and isinstance(operation, Release) and isinstance(reply, Gone):
+    """A release that was sent twice may find that the scope has gone to the next already."""
+    if resent and isinstance(operation, Release) and isinstance(reply, Gone) and reply.holder is not None:
         return Done()
     return reply

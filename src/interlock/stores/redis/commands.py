@@ -78,7 +78,7 @@ class Commands:
                 str(op.place),
             )
         if isinstance(op, Release):
-            return self._evalsha("release", op.scope, op.lock_id, opening(op.lock_id))
+            return self._evalsha("release", op.scope, op.lock_id, opening(op.lock_id), str(op.fence))
         if isinstance(op, Renew):
             return self._evalsha("renew", op.scope, op.lock_id, opening(op.lock_id), str(op.ttl))
         if isinstance(op, Break):
@@ -93,8 +93,8 @@ class Commands:
                 return Granted(reply[1], reply[2].decode(), reply[3])
             holder = _holder(reply[2], reply[3])
             if reply[0] == 0:
-                return Refused(holder, reply[1])
-            return Queued(holder, int(reply[4]), reply[5], bool(reply[6]))
+                return Refused(holder, int(reply[4]), reply[1])
+            return Queued(holder, int(reply[4]), reply[5], bool(reply[6]), bool(reply[7]))
         if isinstance(op, (Release, Renew)):
             if reply[0] == 1:
                 return Done()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -122,9 +122,8 @@ class AsyncRedisStore:
         self._on_signals = on_signals
         self._line: _Line | None = None
         self._listener: _Line | None = None
-        self._connecting = asyncio.Lock()
+        self._attempts: dict[str, asyncio.Future[None]] = {}
         self._tracks = False
-        self._refused: tuple[float, StoreUnavailable] | None = None
 
     @property
     def listening(self) -> bool:
@@ -145,9 +144,11 @@ class AsyncRedisStore:
                 pass  # the other connection may do better
         sent = False
         for attempt in range(ATTEMPTS):
-            line = self._line
-            if line is None or line.broken is not None:
+            try:
                 line = await self._open_line()
+            except StoreUnavailable as error:
+                error.maybe_done = sent
+                raise
             try:
                 reply = await line.send(*command)
                 if is_error(reply, "NOSCRIPT"):
@@ -177,23 +178,27 @@ class AsyncRedisStore:
         )
 
     async def _open_line(self) -> _Line:
-        async with self._connecting:
-            if self._line is None or self._line.broken is not None:
-                connection = await self._connect()
-                self._line = _Line(connection, new_reader(), self._connector.timeout, lambda push: None)
-            return self._line
+        if self._line is None or self._line.broken is not None:
+            await self._once(self._connect_line)
+            assert self._line is not None
+        return self._line
 
-    async def _connect(self) -> Any:
-        # Thousands of tasks may ask at once: one attempt answers for all of them.
-        if self._refused is not None and machine.now() - self._refused[0] < 0.1:
-            raise StoreUnavailable(str(self._refused[1]))
-        try:
-            connection = await self._connector.connect_async()
-        except StoreUnavailable as error:
-            self._refused = (machine.now(), error)
-            raise
-        self._refused = None
-        return connection
+    async def _connect_line(self) -> None:
+        connection = await self._connector.connect_async()
+        self._line = _Line(connection, new_reader(), self._connector.timeout, lambda push: None)
+
+    async def _once(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Thousands of tasks may ask at once: one attempt answers for all who ask while it lasts."""
+        task = self._attempts.get(attempt.__name__)
+        if task is None:
+            task = self._attempts[attempt.__name__] = asyncio.ensure_future(attempt())
+
+            def done(task: asyncio.Future[None]) -> None:
+                del self._attempts[attempt.__name__]
+                task.cancelled() or task.exception()  # whoever asked may have been cancelled meanwhile
+
+            task.add_done_callback(done)
+        await asyncio.shield(task)
 
     async def _scopes(self) -> list[str]:
         layout = self._commands.layout
@@ -218,24 +223,23 @@ class AsyncRedisStore:
 
     async def listen(self) -> None:
         """Open the connection over which others wake us, unless it stands."""
-        if self.listening:
-            return
-        async with self._connecting:
-            if self.listening:
-                return
-            connection, reader = await self._connect(), new_reader()
-            try:
-                async with asyncio.timeout(self._connector.timeout):
-                    tracking, subscribed = await self._greet(connection, reader)
-            except UNREACHABLE as error:
-                await connection.disconnect(nowait=True)
-                raise self._lost(error) from error
-            if isinstance(subscribed, ErrorReply):
-                await connection.disconnect(nowait=True)
-                raise refusal(subscribed, self._connector.shown)
-            self._tracks = not isinstance(tracking, ErrorReply)
-            self._listener = _Line(connection, reader, self._connector.timeout, self._pushed)
-            self._listener.on_lost = lambda: self._on_signals([("all",)])
+        if not self.listening:
+            await self._once(self._connect_listener)
+
+    async def _connect_listener(self) -> None:
+        connection, reader = await self._connector.connect_async(), new_reader()
+        try:
+            async with asyncio.timeout(self._connector.timeout):
+                tracking, subscribed = await self._greet(connection, reader)
+        except UNREACHABLE as error:
+            await connection.disconnect(nowait=True)
+            raise self._lost(error) from error
+        if isinstance(subscribed, ErrorReply):
+            await connection.disconnect(nowait=True)
+            raise refusal(subscribed, self._connector.shown)
+        self._tracks = not isinstance(tracking, ErrorReply)
+        self._listener = _Line(connection, reader, self._connector.timeout, self._pushed)
+        self._listener.on_lost = lambda: self._on_signals([("all",)])
 
     async def _greet(self, connection: Any, reader: Any) -> list[Any]:
         connection._writer.write(b"".join(self._commands.greetings()))

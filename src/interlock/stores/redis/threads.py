@@ -57,6 +57,9 @@ class RedisStore:
         for attempt in range(ATTEMPTS):
             try:
                 reply = self._exchange([command])[0]
+            except StoreUnavailable as error:
+                error.maybe_done = sent
+                raise
             except UNREACHABLE as error:
                 sent = True
                 self._idle.clear()  # they all lead to where this one led
@@ -130,6 +133,8 @@ class RedisStore:
                 command = ("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
                 try:
                     reply = self._exchange([command])[0]
+                except StoreUnavailable:
+                    raise
                 except UNREACHABLE as error:
                     raise self._lost(error) from error
                 if isinstance(reply, ErrorReply):
@@ -187,7 +192,7 @@ class RedisStore:
             reply = reply._replace(look_in=min(reply.look_in, 1000))  # nobody tells: look more often
         return reply
 
-    def read(self, timeout: float) -> tuple[list[object], list[Signal]]:
+    def read(self, timeout: float, bell: int) -> tuple[list[object], list[Signal]]:
         """Wait for messages: finished slots, and signals."""
         wire = self._listener
         if wire is None:
@@ -195,9 +200,7 @@ class RedisStore:
         ready: list[object] = []
         signals: list[Signal] = []
         try:
-            messages = wire.receive_all(timeout)
-        except TimeoutError:
-            return [], []
+            messages = wire.receive_all(timeout, bell)
         except UNREACHABLE:
             self._hang_up(wire)
             return list(self._slots), [("all",)]

@@ -30,6 +30,7 @@ from ..base import (
 )
 
 VERSION = 1
+CLAIM_TIME = 500  # ms that a waiter has at least to claim what was handed to it
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _LEASE = "lock_id, record, fence, permits, expires, offered, bound, client, realm, pid, started"
 _WAITER = "place, lock_id, identity, ttl, permits, bound, client, realm, pid, started"
@@ -76,11 +77,16 @@ class Wake(NamedTuple):
     text: str
 
 
+class _Replaced(Exception):
+    """The file was deleted or replaced under us."""
+
+
 class Engine:
     """One connection to the file. Not for two threads at once."""
 
     def __init__(self, file: Path, window: float) -> None:
         self._file = file
+        self._path = str(file)
         self._window = round(window * 1000)
         self._db: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
@@ -95,11 +101,11 @@ class Engine:
     def run(self, op: Operation) -> tuple[Any, list[Wake]]:
         """The answer, and the messages that are to be sent now that it is so."""
         try:
-            db = self._open()
+            db = self._db or self._open()
             db.execute("BEGIN IMMEDIATE")
             try:
-                if self._replaced():  # deleted or replaced under us: the others are in another file
-                    raise Busy
+                if self._on_disk() != self._inode:
+                    raise _Replaced
                 self._wakes = []
                 self._now = round(machine.now() * 1000)
                 answer = self._answer(db, op)
@@ -108,6 +114,9 @@ class Engine:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+        except _Replaced:
+            self.close()  # the others are in another file by now
+            raise Busy from None
         except sqlite3.Error as error:
             raise self._failure(error) from error
         return answer, self._wakes
@@ -115,7 +124,7 @@ class Engine:
     def offers(self) -> list[tuple[str, str]]:
         """Scope and lock_id of everything that was handed to this client and waits to be claimed."""
         try:
-            found = self._open().execute(
+            found = (self._db or self._open()).execute(
                 "SELECT scope, lock_id FROM leases WHERE client = ? AND offered", (self.client,)
             )
             return list(found)
@@ -123,10 +132,6 @@ class Engine:
             raise self._failure(error) from error
 
     def _open(self) -> sqlite3.Connection:
-        if self._db is not None:
-            if not self._replaced():
-                return self._db
-            self.close()
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -181,13 +186,10 @@ class Engine:
 
     def _on_disk(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._file)
+            found = os.stat(self._path)
         except OSError:
             return None
         return found.st_dev, found.st_ino
-
-    def _replaced(self) -> bool:
-        return self._on_disk() != self._inode
 
     def _failure(self, error: sqlite3.Error) -> Exception:
         """What SQLite's complaint means to a user."""
@@ -257,13 +259,15 @@ class Engine:
         line = db.execute("SELECT max(place) FROM waiters WHERE scope = ?", (op.scope,)).fetchone()[0]
         if line is None and _admits(leases, op.permits):
             return self._grant(db, op.scope, me, leases, offer=None)
+        if not op.place:
+            me = me._replace(place=max(time.time_ns() // 1000, (line or 0) + 1))
+        forgotten = False
         if op.queue:
-            if not op.place:
-                me = me._replace(place=max(time.time_ns() // 1000, (line or 0) + 1))
-            db.execute(
+            added = db.execute(
                 f"INSERT OR IGNORE INTO waiters (scope, {_WAITER}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                 (op.scope, *me),
             )
+            forgotten = bool(op.place and added.rowcount)
             db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (op.scope, self.client, self._now))
         granted = self._hand_over(db, op.scope, leases, caller=op.lock_id if op.queue else None)
         if granted is not None:
@@ -273,7 +277,7 @@ class Engine:
             return self._grant(db, op.scope, me, leases, offer=None)  # all who waited were dead
         holder = leases[0].holder(self._now) if leases else None
         if not op.queue:
-            return Refused(holder, len(leases))
+            return Refused(holder, me.place, len(leases))
         is_head = head is not None and head.lock_id == op.lock_id
         look_in = self._window
         pids: tuple[int, ...] = ()
@@ -283,7 +287,7 @@ class Engine:
             pids = tuple(
                 {lease.pid for lease in leases if self._ends_with_process(lease) and lease.pid != self._pid}
             )
-        return Queued(holder, me.place, look_in, is_head, pids)
+        return Queued(holder, me.place, look_in, is_head, forgotten, pids)
 
     def _release(self, db: sqlite3.Connection, op: Release) -> Done | Gone:
         leases = self._leases(db, op.scope)
@@ -341,13 +345,17 @@ class Engine:
         """Whether we can tell when the holder dies, and that would end the lease."""
         return bool(lease.bound or lease.offered) and lease.realm == self.realm
 
+    def _is_alive(self, who: _Lease | _Waiter) -> bool:
+        ourselves = who.pid == self._pid and who.started == self._started
+        return ourselves or machine.alive(who.pid, who.started)
+
     def _leases(self, db: sqlite3.Connection, scope: str) -> list[_Lease]:
         """Those that stand; the others are cleared away."""
         standing = []
         found = db.execute(f"SELECT {_LEASE} FROM leases WHERE scope = ?", (scope,)).fetchall()
         for lease in map(_Lease._make, found):
             rebooted = not lease.realm.startswith(machine.boot_id())
-            dead = self._ends_with_process(lease) and not machine.alive(lease.pid, lease.started)
+            dead = self._ends_with_process(lease) and not self._is_alive(lease)
             if rebooted or dead or lease.expires <= self._now:
                 db.execute("DELETE FROM leases WHERE scope = ? AND lock_id = ?", (scope, lease.lock_id))
             else:
@@ -405,7 +413,7 @@ class Engine:
             head = _Waiter._make(row)
             if (
                 head.realm.startswith(machine.boot_id())
-                and (head.realm != self.realm or machine.alive(head.pid, head.started))
+                and (head.realm != self.realm or self._is_alive(head))
                 and self._patience(db, scope, head.client) > 0
             ):
                 return head
@@ -430,7 +438,7 @@ class Engine:
             if head.lock_id == caller:
                 granted = self._grant(db, scope, head, leases, offer=None)
             else:
-                self._grant(db, scope, head, leases, offer=max(1000, patience))
+                self._grant(db, scope, head, leases, offer=max(CLAIM_TIME, patience))
                 self._wake(head, "claim")
                 offered = True
         if head is not None and (offered or granted is not None):

@@ -43,7 +43,7 @@ class SqliteStore(LocalStore):
         with self._lock:
             self._open_mailbox()
 
-    def read(self, timeout: float) -> tuple[list[object], list[Signal]]:
+    def read(self, timeout: float, bell: int) -> tuple[list[object], list[Signal]]:
         """Wait for messages and for the end of watched processes."""
         poll = select.poll()
         with self._lock:
@@ -51,6 +51,7 @@ class SqliteStore(LocalStore):
                 return [], [("all",)]
             mailbox = self._mailbox.fileno()
             poll.register(mailbox, select.POLLIN)
+            poll.register(bell, select.POLLIN)
             scopes = {}
             for scope, pids in self._watched.items():
                 for pidfd in pids.values():

@@ -197,7 +197,7 @@ local function hand_over(caller)
     if id == caller then
       granted = grant(id, identity, ttl, permits, ttl, '')
     elseif wake(client, 'claim', SCOPE, id) > 0 then
-      grant(id, identity, ttl, permits, min(ttl, max(1000, patience(client))), OFFERED)
+      grant(id, identity, ttl, permits, min(ttl, max(500, patience(client))), OFFERED)
     end
   end
 end

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 counter  n8n-lock-<scope>       integer; whoever made it 1 holds the lock (n8n's rule)
 --       2 sidecar  n8n-lock-<scope>:meta  JSON of the holder: the truth, of which the counter is a mirror
---       3 memo     '<state> <last fence> [<due> <until>]'; state L leased, F free, O orphan seen
+--       3 memo     '<state> <last fence> [<due> <until>]'; state L leased, F released, B broken, O orphan seen
 --       4 queue    zset: lock_id -> place, first come first
 --       5 waiters  hash: lock_id -> '<client> <ttl> <permits> <identity>'
 --       6 seen     zset: client -> when it was last heard of

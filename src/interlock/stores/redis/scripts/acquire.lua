@@ -2,8 +2,8 @@
 -- ARGV   5 lock_id  6 opening of its sidecar  7 identity  8 ttl ms  9 permits  10 client, '' to fail fast
 --        11 place in the queue, 0 for a new one
 -- reply  {1, fence, locked_at, count}                           granted
---        {0, count, holder, holder's ms left}                   held, fail fast
---        {2, count, holder, holder's ms left, place, look_in, head}   queued
+--        {0, count, holder, holder's ms left, place}            held, fail fast
+--        {2, count, holder, holder's ms left, place, look_in, head, forgotten}   queued
 
 local id, opening, identity = ARGV[5], ARGV[6], ARGV[7]
 local ttl, permits, client, place = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], tonumber(ARGV[11])
@@ -49,12 +49,14 @@ if (others == 0 or call('EXISTS', QUEUE) == 0) and admits(permits) then
   return grant(id, identity, ttl, permits, ttl, '')
 end
 
+local kept, forgotten = place > 0, 0
+if not kept then
+  local tail = call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
+  place = max(clock[1] * 1000000 + clock[2], (tonumber(tail[2]) or 0) + 1)
+end
 if client ~= '' then
-  if place == 0 then
-    local tail = call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
-    place = max(clock[1] * 1000000 + clock[2], (tonumber(tail[2]) or 0) + 1)
-  end
-  call('ZADD', QUEUE, 'NX', format('%.0f', place), id)
+  local added = call('ZADD', QUEUE, 'NX', format('%.0f', place), id)
+  if kept then forgotten = added end
   call('HSET', WAITERS, id, format('%s %d %d %s', client, ttl, permits, identity))
   call('ZADD', SEEN, now, client)
   call('ZREMRANGEBYSCORE', SEEN, '-inf', now - 2 * WINDOW)
@@ -75,10 +77,11 @@ if meta and not is_shared(meta) and string.find(meta, '"fence":', 1, true) then
 end
 
 local count, holder, left = tonumber(counter) or max(crowd, 1), meta or '', ends_in or -1
-if client == '' then return { 0, count, holder, left } end
+place = format('%.0f', place)
+if client == '' then return { 0, count, holder, left, place } end
 
 local head = call('ZRANGE', QUEUE, 0, 0)[1] == id
 local look_in = WINDOW
 local offered = meta and string.find(meta, OFFERED, 1, true)
 if ends_in and (head or offered) then look_in = min(WINDOW, ends_in + 1) end
-return { 2, count, holder, left, format('%.0f', place), look_in, head and 1 or 0 }
+return { 2, count, holder, left, place, look_in, head and 1 or 0, forgotten }

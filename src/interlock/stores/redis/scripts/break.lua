@@ -11,7 +11,7 @@ if #lost > 0 then
   crowd = 0
   call('DEL', COUNTER, META)
   counter, meta = false, false
-  remember('F', HOUR)
+  remember('B', HOUR)  -- not F: its holder is not the one who released it
 end
 if others > 0 then hand_over() end
 return lost

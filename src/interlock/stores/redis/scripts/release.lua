@@ -1,8 +1,8 @@
 -- Give back a lease, an offer or a place in the queue. Ownership is checked and acted on in one step.
--- ARGV   5 lock_id  6 opening of its sidecar
+-- ARGV   5 lock_id  6 opening of its sidecar  7 fence, 0 if unknown
 -- reply  {1} released   {0} there was nothing to release   {0, holder, ms left} somebody else has it
 
-local id, opening = ARGV[5], ARGV[6]
+local id, opening, fence = ARGV[5], ARGV[6], ARGV[7]
 
 --#include _state
 
@@ -11,6 +11,8 @@ local function free()
   call('SET', MEMO, 'F ' .. fence_in_memo(), 'PX', HOUR)
   counter, meta = false, false
 end
+
+if not meta and memo == 'F ' .. fence then return { 1 } end  -- an earlier try, whose answer was lost
 
 if others == 0 then
   if not meta then return { 0 } end
