@@ -197,7 +197,12 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
     try:
         if queue:  # be there before the turn can come
             place = yield Enter(req.scope, req.lock_id)
-        reply = yield Call(req.operation(queue))
+        try:
+            reply = yield Call(req.operation(queue))
+        except StoreUnavailable as error:
+            if not (queue and error.maybe_done):
+                raise
+            reply = None  # in line perhaps: hold on to that
         if not isinstance(reply, Granted):
             if req.wait == 0:
                 assert isinstance(reply, Refused)
@@ -228,14 +233,15 @@ def _wait_in_line(
 ) -> Generator[Effect, Any, tuple[Granted, float]]:
     deadline = math.inf if req.wait is None else started + req.wait
     ticket, failures = (reply.place if isinstance(reply, Refused) else 0), 0
-    queued = False
+    queued = reply is None
     now = machine.now()
     while True:
         if isinstance(reply, Queued):
+            room.looked(place, reply, now)
+            if reply.forgotten and queued:  # a place of ours was given up for dead: so were the others
+                yield Wake(room.all_look(req.scope))
+                place.look = False
             ticket, queued = reply.place, True
-            forgotten = room.looked(place, reply, now)
-            if forgotten:
-                yield Wake(forgotten)
             yield Await(place, deadline)
         now = machine.now()
         if now >= deadline and not place.look:

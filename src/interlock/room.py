@@ -82,12 +82,8 @@ class Room:
         watch.touched = False
         return watch.head and watch.first is place
 
-    def looked(self, place: Place, answer: Queued, now: float) -> list[Place]:
-        """Answers whom to wake: the others here, if the store had forgotten this client."""
+    def looked(self, place: Place, answer: Queued, now: float) -> None:
         watch = self._watches[place.scope]
-        others = [other for other in watch.places.values() if other is not place] if answer.forgotten else []
-        for other in others:
-            other.look = True
         if watch.first is place:
             watch.last_look = now
             watch.look_at = now + answer.look_in / 1000
@@ -95,7 +91,13 @@ class Room:
             watch.head = answer.head
             if answer.head and (watch.touched or not place.tracked):
                 watch.look_at = now + (STORM if place.tracked else 0.0)
-        return others
+
+    def all_look(self, scope: str) -> list[Place]:
+        """Everybody who waits for the scope takes a place anew; answers whom to wake."""
+        places = list(self._watches[scope].places.values())
+        for place in places:
+            place.look = True
+        return places
 
     def due(self, place: Place) -> float:
         """When this place has to look of its own accord."""

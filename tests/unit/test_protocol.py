@@ -46,7 +46,7 @@ class Play:
         self.answer()
         assert isinstance(self.asked, Call)
         assert self.asked.operation.queue
-        return self.answer(Queued(HELD.holder, 11, 5000, head=True))
+        return self.answer(Queued(HELD.holder, 11, 5000, head=True, forgotten=True))
 
 
 def test_a_free_scope_takes_one_operation(room):
@@ -86,6 +86,18 @@ def test_a_head_looks_so_that_it_is_told_of_touches(room):
     play.queue_up()
     play.answer()
     assert play.answer().tracked
+
+
+def test_whoever_was_forgotten_sends_all_the_others_to_take_their_places_again(room):
+    play = Play(room)
+    assert isinstance(play.queue_up(), Await), "a first place is no lost place"
+    other = room.enter("s", "other")
+    play.answer()
+    play.answer()
+    wake = play.answer(Queued(HELD.holder, 11, 5000, head=True, forgotten=True))
+    assert other in wake.places
+    assert other.look
+    assert isinstance(play.answer(), Await)
 
 
 def test_failing_fast_leaves_nothing_to_take_back(room):
@@ -144,6 +156,14 @@ def test_whoever_is_in_line_outlives_an_outage(room):
 def test_a_newcomer_is_told_of_an_outage_at_once(room):
     with pytest.raises(StoreUnavailable):
         Play(room).fail(StoreUnavailable("away"))
+
+
+def test_whoever_may_be_in_line_holds_on_to_it(room):
+    play = Play(room, listening=True)
+    play.answer()
+    assert isinstance(play.fail(StoreUnavailable("away", maybe_done=True)), Listen)
+    play.answer()
+    assert isinstance(play.fail(StoreUnavailable("still away")), Sleep)
 
 
 def test_a_lost_answer_is_taken_back(room):

@@ -74,13 +74,6 @@ def test_a_touch_during_a_look_makes_for_another(room):
     assert room.due(place) == pytest.approx(106.03)
 
 
-def test_when_the_store_had_forgotten_us_all_take_their_places_again(room):
-    first, second, elsewhere = room.enter("s", "a"), room.enter("s", "b"), room.enter("t", "a")
-    assert room.looked(first, Queued(None, 1, 5000, True, forgotten=True), 100) == [second]
-    assert second.look
-    assert not elsewhere.look
-
-
 def test_a_storm_of_touches_is_bounded(room):
     place = room.enter("s", "a")
     looked(room, place, 100)

@@ -81,7 +81,7 @@ class Queued(NamedTuple):
     place: int
     look_in: int  # look again after this many ms, unless something wakes you earlier
     head: bool  # first in line
-    forgotten: bool = False  # the place had been given up for dead, and has been taken again
+    forgotten: bool = False  # the place that was asked for was not there, and has been taken
     pids: tuple[int, ...] = ()  # local file: processes whose end frees the scope
 
 
