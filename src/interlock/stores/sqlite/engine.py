@@ -263,12 +263,8 @@ class Engine:
             me = me._replace(place=max(time.time_ns() // 1000, (line or 0) + 1))
         forgotten = False
         if op.queue:
-            added = db.execute(
-                f"INSERT OR IGNORE INTO waiters (scope, {_WAITER}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                (op.scope, *me),
-            )
-            forgotten = bool(op.place and added.rowcount)
-            db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (op.scope, self.client, self._now))
+            me, is_new = self._join(db, op.scope, me)
+            forgotten = is_new and bool(op.place)
         granted = self._hand_over(db, op.scope, leases, caller=op.lock_id if op.queue else None)
         if granted is not None:
             return granted
@@ -396,6 +392,23 @@ class Engine:
 
     def _wake(self, to: _Waiter, text: str) -> None:
         self._wakes.append(Wake(to.client, to.realm, text))
+
+    def _join(self, db: sqlite3.Connection, scope: str, me: _Waiter) -> tuple[_Waiter, bool]:
+        """Be in the queue; answers with the place, and whether it was not there yet."""
+        db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (scope, self.client, self._now))
+        mine = "SELECT place FROM waiters WHERE scope = ? AND lock_id = ?"
+        known = db.execute(mine, (scope, me.lock_id)).fetchone()
+        if known is not None:
+            return me._replace(place=known[0]), False
+        while True:
+            try:
+                db.execute(
+                    f"INSERT INTO waiters (scope, {_WAITER}) VALUES (?,?,?,?,?,?,?,?,?,?,?)", (scope, *me)
+                )
+            except sqlite3.IntegrityError:
+                me = me._replace(place=me.place + 1)  # two were refused in the same moment
+            else:
+                return me, True
 
     def _patience(self, db: sqlite3.Connection, scope: str, client: str) -> int:
         """How long the client may still be silent before it counts as dead."""

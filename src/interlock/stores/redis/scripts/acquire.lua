@@ -56,7 +56,11 @@ if not kept then
 end
 if client ~= '' then
   local added = call('ZADD', QUEUE, 'NX', format('%.0f', place), id)
-  if kept then forgotten = added end
+  if added == 0 then
+    place = tonumber(call('ZSCORE', QUEUE, id))
+  elseif kept then
+    forgotten = 1
+  end
   call('HSET', WAITERS, id, format('%s %d %d %s', client, ttl, permits, identity))
   call('ZADD', SEEN, now, client)
   call('ZREMRANGEBYSCORE', SEEN, '-inf', now - 2 * WINDOW)
