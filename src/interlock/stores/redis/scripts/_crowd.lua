@@ -55,9 +55,10 @@ end
 if others > 0 then
   crowd = call('ZCARD', PERMITS)
   if crowd > 0 then
-    local ended = call('ZRANGEBYSCORE', PERMITS, '-inf', now)
+    local ended = call('ZRANGEBYSCORE', PERMITS, '-inf', '(' .. format('%.0f', now))
     for _, id in ipairs(ended) do drop_permit(id) end
-    if #ended > 0 then mirror() end
+    -- A counter that outlives the last of them may be somebody's who has come since.
+    if #ended > 0 and crowd > 0 then mirror() end
   end
 end
 if meta and crowd == 0 and is_shared(meta) then

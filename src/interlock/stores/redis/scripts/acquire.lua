@@ -78,6 +78,8 @@ end
 if meta and not is_shared(meta) and string.find(meta, '"fence":', 1, true) then
   local left = call('PTTL', META)
   if left > 0 and call('PTTL', COUNTER) < left then call('SET', COUNTER, counter or '1', 'PX', left) end
+elseif crowd > 0 then
+  mirror()
 end
 
 local count, holder, left = tonumber(counter) or max(crowd, 1), meta or '', ends_in or -1
