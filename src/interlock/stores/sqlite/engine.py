@@ -396,10 +396,12 @@ class Engine:
     def _join(self, db: sqlite3.Connection, scope: str, me: _Waiter) -> tuple[_Waiter, bool]:
         """Be in the queue; answers with the place, and whether it was not there yet."""
         db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (scope, self.client, self._now))
-        mine = "SELECT place FROM waiters WHERE scope = ? AND lock_id = ?"
-        known = db.execute(mine, (scope, me.lock_id)).fetchone()
+        # Whoever asks last is the one to wake: the one who asked before may have crashed.
+        known = db.execute(
+            "DELETE FROM waiters WHERE scope = ? AND lock_id = ? RETURNING place", (scope, me.lock_id)
+        ).fetchone()
         if known is not None:
-            return me._replace(place=known[0]), False
+            me = me._replace(place=known[0])
         while True:
             try:
                 db.execute(
@@ -408,7 +410,7 @@ class Engine:
             except sqlite3.IntegrityError:
                 me = me._replace(place=me.place + 1)  # two were refused in the same moment
             else:
-                return me, True
+                return me, known is None
 
     def _patience(self, db: sqlite3.Connection, scope: str, client: str) -> int:
         """How long the client may still be silent before it counts as dead."""
