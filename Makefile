@@ -16,7 +16,7 @@ check: .venv/installed         ## style and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 bench: .venv/installed         ## measured side by side with the alternatives
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

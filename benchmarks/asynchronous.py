@@ -9,12 +9,13 @@ from statistics import median
 
 import redis.asyncio
 
-from bench import Bench
-from cores import apart
 from interlock import AsyncInterlock
-from tables import Row, Table, at_least
-from timing import quietest
-from wire import Speaker, Wire, pack
+
+from .bench import Bench
+from .cores import apart
+from .tables import Row, Table, at_least
+from .timing import quietest
+from .wire import Speaker, Wire, pack
 
 TASKS = 100
 PAIRS = 20  # of each task, in one block

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from servers import RedisServer
+from tests.servers import RedisServer
 
 
 class Bench(NamedTuple):

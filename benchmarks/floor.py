@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from contenders import Locks
-from wire import Speaker, Wire, pack
+from .contenders import Locks
+from .wire import Speaker, Wire, pack
 
 
 def bare(url: str) -> Locks:
+    """Whoever is woken claims its lease, and goes on when the server has confirmed it."""
+    return _locks(url, confirmed=True)
+
+
+def unconfirmed(url: str) -> Locks:
+    """Whoever is woken goes on at once: one message from hand to hand, which no design can undercut."""
+    return _locks(url, confirmed=False)
+
+
+def _locks(url: str, confirmed: bool) -> Locks:
     port = urlsplit(url).port
     assert port is not None
     wire, ear, speaker = Wire(port), Wire(port), Speaker(uuid.uuid4().hex)
@@ -23,11 +33,16 @@ def bare(url: str) -> Locks:
         lock_id = str(uuid.uuid4())
         acquire = pack(speaker.acquire(name, lock_id, queue=True))
         release = pack(speaker.release(name, lock_id))
-        reply = wire.call(acquire)
-        while reply[0] != 1:
+        granted = wire.call(acquire)[0] == 1
+        while not granted:
             if ear.reply()[2].startswith(b"claim\n"):
-                reply = wire.call(acquire)
+                wire.send(acquire)
+                granted = confirmed and wire.reply()[0] == 1
+                if not confirmed:
+                    break
         yield
+        if not granted:
+            wire.reply()
         wire.call(release)
 
     return holding

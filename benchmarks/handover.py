@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import contenders
-from bench import Bench
-from cores import apart
-from floor import bare
-from tables import Row, Table, Target, at_most
-from timing import percentile
-from turns import HOLD, HOLDS, PROCESSES, Turns, evaluate, take_turns
-from wire import ping_ns
+from . import contenders
+from .bench import Bench
+from .cores import apart
+from .floor import bare, unconfirmed
+from .tables import Row, Table, Target, at_most
+from .timing import percentile
+from .turns import HOLD, HOLDS, PROCESSES, Turns, evaluate, take_turns
+from .wire import ping_ns
 
 ROUNDS = 3
 OURS = "Interlock"
 BARE = "bare sockets, the same scripts"
+UNCONFIRMED = "bare sockets, one message and no claim"
 
 CONTENDERS: dict[str, Callable[[str], contenders.Locks]] = {
     OURS: contenders.interlock,
     BARE: bare,
+    UNCONFIRMED: unconfirmed,
     "redis-py Lock, sleep 0.1": contenders.redis_py,
     "redis-py Lock, sleep 0.001": contenders.redis_py_eager,
     "python-redis-lock": contenders.python_redis_lock,
@@ -27,13 +29,14 @@ CONTENDERS: dict[str, Callable[[str], contenders.Locks]] = {
 
 
 def _merged(runs: list[Turns]) -> Turns:
-    gaps = [gap for run in runs for gap in run.gaps]
-    changed, contested, overlaps = (sum(run[field] for run in runs) for field in (1, 2, 3))
-    return Turns(gaps, changed, contested, overlaps)
+    gaps, between_two = ([gap for run in runs for gap in run[field]] for field in (0, 1))
+    changed, contested, overlaps = (sum(run[field] for run in runs) for field in (2, 3, 4))
+    return Turns(gaps, between_two, changed, contested, overlaps)
 
 
 def _rows(name: str, turns: Turns, ping: float, floor: float) -> list[Row]:
     p50, p99 = percentile(turns.gaps, 50), percentile(turns.gaps, 99)
+    to_another = percentile(turns.gaps_between_two, 50)
     share = 100 * turns.changed / turns.contested
     of = f"{turns.changed} of {turns.contested}"
     judged: list[Target | None] = [None] * 4
@@ -47,6 +50,7 @@ def _rows(name: str, turns: Turns, ping: float, floor: float) -> list[Row]:
     rows = [
         Row(f"{name}: gap, p50", p50 / 1000, "µs", p50 / ping, judged[0]),
         Row(f"{name}: gap, p99", p99 / 1000, "µs", p99 / ping, judged[1]),
+        Row(f"{name}: gap to another process, p50", to_another / 1000, "µs", to_another / ping),
         Row(f"{name}: holder changed while others waited ({of})", share, "%", None, judged[2]),
         Row(f"{name}: two at once", turns.overlaps, "times", None, judged[3]),
     ]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from contenders import Locks
+from .contenders import Locks
 
 SECONDS = 10
 

@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-import contenders
-from bench import Bench
-from idle import SECONDS, idle_shares
-from tables import Row, Table, at_most
-from timing import alternate, percentile
-from turns import HOLDS, PROCESSES, evaluate, take_turns
+from . import contenders
+from .bench import Bench
+from .idle import SECONDS, idle_shares
+from .tables import Row, Table, at_most
+from .timing import alternate, percentile
+from .turns import HOLDS, PROCESSES, evaluate, take_turns
 
 ROUNDS = 200
 BLOCK = 50
@@ -115,5 +115,5 @@ def _idle(bench: Bench) -> list[Row]:
 
 
 def measure(bench: Bench) -> Table:
-    title = f"5. Local file ({ROUNDS} rounds of {BLOCK}; {PROCESSES} processes, {HOLDS} holds each of 2 ms)"
+    title = f"6. Local file ({ROUNDS} rounds of {BLOCK}; {PROCESSES} processes, {HOLDS} holds each of 2 ms)"
     return Table(title, "filelock", [*_uncontended(bench), *_handover(bench), *_idle(bench)])

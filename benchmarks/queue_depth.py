@@ -13,11 +13,11 @@ from statistics import median
 
 import redis
 
-from bench import Bench
-from cores import apart
-from tables import Row, Table, at_most
-from timing import Blocks, Timings
-from wire import Speaker, Wire, pack
+from .bench import Bench
+from .cores import apart
+from .tables import Row, Table, at_most
+from .timing import Blocks, Timings
+from .wire import Speaker, Wire, pack
 
 SHALLOW, DEEP = 10, 10_000
 ROUNDS = 150
@@ -141,4 +141,4 @@ def measure(bench: Bench) -> Table:
     ]
     for line in (shallow, deep):
         line.close()
-    return Table(f"4. The queue's length: {DEEP:,} waiters and {SHALLOW}", f"{SHALLOW} waiting", rows)
+    return Table(f"5. The queue's length: {DEEP:,} waiters and {SHALLOW}", f"{SHALLOW} waiting", rows)

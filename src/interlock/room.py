@@ -121,6 +121,8 @@ class Room:
                 claimant = found.places.get(rest[1])
                 if claimant is not None:
                     claimant.look = True
+                    if claimant is found.first:
+                        found.head = False  # it is in the queue no more, and need not be told of touches
                     woken.append(claimant)
                 continue
             if kind == "head":

@@ -16,7 +16,7 @@ def own_redis(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A Redis for one test, which may hurt it. Every version in turn."""
     server = RedisServer(redis_binaries()[request.param])
     yield server
-    server.end()
+    server.close()
 
 
 @pytest.fixture

@@ -307,7 +307,7 @@ class TestRefuses:
     def guarded(self):
         server = RedisServer(requirepass="right-secret")
         yield server
-        server.end()
+        server.close()
 
     def test_a_wrong_password_is_named_but_not_shown(self, connect, guarded):
         il = connect(f"redis://:wrong-secret@127.0.0.1:{guarded.port}/0")

@@ -1,8 +1,9 @@
-"""Run the benchmarks side by side: `python benchmarks/run.py [name …] [--json FILE]`."""
+"""Run the benchmarks side by side: `python -m benchmarks [name …] [--json FILE]`."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.metadata
 import json
@@ -12,10 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import Bench
-from servers import RedisServer
+from tests.servers import RedisServer
 
-NAMES = ("uncontended", "asynchronous", "handover", "queue_depth", "local_file")
+from .bench import Bench
+
+NAMES = ("uncontended", "asynchronous", "handover", "waking", "queue_depth", "local_file")
 
 
 def _environment(server: RedisServer) -> dict[str, str]:
@@ -30,7 +32,7 @@ def _environment(server: RedisServer) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; none means all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     arguments = parser.parse_args()
@@ -39,13 +41,18 @@ def main() -> int:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
 
     tables = {}
-    with RedisServer() as server, tempfile.TemporaryDirectory(prefix="interlock-bench-") as folder:
+    with (
+        contextlib.closing(RedisServer()) as server,
+        tempfile.TemporaryDirectory(prefix="interlock-bench-") as folder,
+    ):
         environment = _environment(server)
         print(", ".join(f"{name} {value}" for name, value in environment.items()))
         print("p50 and ratios are of the third of the rounds that was disturbed least, p99 of all rounds")
         for name in arguments.names or NAMES:
             start = time.monotonic()
-            tables[name] = importlib.import_module(name).measure(Bench(server, Path(folder)))
+            tables[name] = importlib.import_module(f".{name}", __package__).measure(
+                Bench(server, Path(folder))
+            )
             took, load = time.monotonic() - start, os.getloadavg()[0]
             print(f"\n{tables[name].text()}\n({took:.0f} s, load {load:.1f})", flush=True)
     targets = [row.target for table in tables.values() for row in table.rows if row.target]
