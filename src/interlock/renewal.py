@@ -8,7 +8,7 @@ from typing import Any
 from .model import Holder
 from .stores.base import Gone, Renew
 
-RETRY = 1.0  # seconds between attempts while the store is away
+RETRY = 1.0  # seconds between attempts while the store is away; a tenth of the ttl if that is less
 
 
 class Held:
@@ -74,7 +74,7 @@ class Renewals:
             self.remove(held)
             held.lose(taken_by(answer.holder))
         elif isinstance(answer, BaseException):
-            held.due = now + RETRY
+            held.due = now + min(RETRY, held.ttl / 10)
             if held.valid_until <= now:
                 self.remove(held)
                 held.lose(f"it could not be renewed in time: {answer}")

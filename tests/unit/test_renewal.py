@@ -44,6 +44,13 @@ def test_while_the_store_is_away_it_is_tried_again_until_the_ttl_is_over(renewal
     assert renewals.sleep_until(math.inf) == math.inf
 
 
+def test_a_short_lease_is_tried_again_sooner(renewals):
+    lease = Lease(100, 1)
+    renewals.add(lease)
+    renewals.settle(lease, 100.3, 100.4, ConnectionError("away"))
+    assert lease.due == 100.5
+
+
 def test_whoever_lost_the_lease_is_told_once_and_why(renewals):
     lease = Lease(100, 30)
     renewals.add(lease)
