@@ -43,7 +43,7 @@ class Watched:
 
     def _server(self, binary, **options):
         server = RedisServer(binary, **options)
-        self._ends.callback(server.end)
+        self._ends.callback(server.close)
         return server
 
     def _knows_the_replica(self):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
+import ssl
+import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -53,10 +56,13 @@ class Wire:
         self._connection = connection
         self._socket = connection._sock
         self._reader = new_reader()
-        self._tls = hasattr(self._socket, "pending")
+        self._tls = isinstance(self._socket, ssl.SSLSocket)
+        # One thread may send while another receives, which a socket can do, but TLS can't.
+        self._turn = threading.Lock() if self._tls else contextlib.nullcontext()
 
     def send(self, packed: bytes) -> None:
-        self._socket.sendall(packed)
+        with self._turn:
+            self._socket.sendall(packed)
 
     def receive(self) -> Any:
         """The next message."""
@@ -86,12 +92,13 @@ class Wire:
         return messages
 
     def _take_in(self) -> None:
-        data = self._socket.recv(65536)
-        if not data:
-            raise ConnectionError("the server closed the connection")
-        self._reader.feed(data)
-        while self._tls and self._socket.pending():  # decrypted already: no poll would tell
-            self._reader.feed(self._socket.recv(65536))
+        with self._turn:
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+            self._reader.feed(data)
+            while self._tls and self._socket.pending():  # decrypted already: no poll would tell
+                self._reader.feed(self._socket.recv(65536))
 
     def close(self) -> None:
         self._connection.disconnect()
