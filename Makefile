@@ -7,7 +7,7 @@ run: .venv/installed           ## see processes take turns, on a local file
 	$(BIN)/python examples/turns.py
 
 test: .venv/installed          ## every test that is quick, on every store
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 4
 
 test-slow: .venv/installed     ## real faults that take seconds each
 	$(BIN)/python -m pytest -m slow

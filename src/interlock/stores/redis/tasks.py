@@ -264,6 +264,10 @@ class AsyncRedisStore:
     # ------------------------------------------------------------------ ending
 
     async def close(self) -> None:
+        connecting = list(self._attempts.values())
+        for attempt in connecting:
+            attempt.cancel()
+        await asyncio.gather(*connecting, return_exceptions=True)
         for line in (self._line, self._listener):
             if line is not None:
                 await line.close()
