@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
@@ -15,25 +16,33 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from . import machine, protocol
-from .errors import StoreUnavailable
+from .errors import ClientClosed, InterlockError, StoreUnavailable
 from .lease import AsyncLease, AsyncLock, Lease, Lock
 from .model import Broken, Released, Renewed, ScopeInfo
 from .protocol import AcquireOptions, Await, Call, Effect, Enter, Leave, Listen, Request, Sleep, Wake
 from .pump import Pump
-from .renewal import Renewals
+from .renewal import Held, Renewals
 from .room import Place, Room
 from .stores import Store, StoreConfig, configure
-from .stores.base import Busy
+from .stores.base import Busy, Renew
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CLOSING_LIMIT = 5.0  # seconds for those who wait to take back what they have asked for
 BUSY_LIMIT = 10.0  # seconds that a local file may stay locked by somebody else
 
 
 def _pause(attempt: int) -> float:
     """Between two attempts on a store that is in use for a moment."""
     return random.uniform(0.0001, min(0.005, 0.0005 * 2 ** min(attempt, 4)))
+
+
+def _refuse_generator(function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{function.__name__} is a generator, which runs after the call: use lock() inside it."
+        )
 
 
 class _Client:
@@ -49,6 +58,10 @@ class _Client:
     def _start(self) -> None:
         self._generation = object()
         self._renewals = Renewals()
+        self._open()
+
+    def _open(self) -> None:
+        """What belongs to one process, or to one event loop in it."""
         self._room = Room(self._config.window)
 
     @property
@@ -56,9 +69,19 @@ class _Client:
         """Where the store is, without the password."""
         return self._config.shown
 
-    def _after_fork(self) -> None:
+    def _before_fork(self) -> None:
+        self._store.hold_still()
+
+    def _after_fork_in_parent(self) -> None:
+        self._store.go_on()
+
+    def _after_fork_in_child(self) -> None:
+        self._store.go_on()
         self._store.forget()
         self._start()
+
+    def _watch(self, lease: Any) -> None:
+        """Renew the lease when that is due, and tell when it is lost, if either was asked for."""
 
     def _scope_of(self, scope: Any, args: Any, kwargs: Any) -> str:
         name: str = scope(*args, **kwargs) if callable(scope) else scope
@@ -74,12 +97,30 @@ class _Client:
 _clients: weakref.WeakSet[_Client] = weakref.WeakSet()
 
 
+_forking: list[_Client] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = _clients
+    for client in _forking:
+        client._before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for client in _forking:
+        client._after_fork_in_parent()
+    _forking.clear()
+
+
 def _after_fork_in_child() -> None:
-    for client in list(_clients):
-        client._after_fork()
+    for client in _forking:
+        client._after_fork_in_child()
+    _forking.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
 
 
 class Interlock(_Client):
@@ -89,8 +130,8 @@ class Interlock(_Client):
     INTERLOCK_URL, else a file of the user's own.
     """
 
-    def _start(self) -> None:
-        super()._start()
+    def _open(self) -> None:
+        super()._open()
         self._store = self._config.open()
         self._pump = Pump(self._read_signals)
         self._keeper: threading.Thread | None = None
@@ -129,6 +170,7 @@ class Interlock(_Client):
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if inspect.iscoroutinefunction(function):
                 raise TypeError(f"{function.__name__} is async: decorate it with AsyncInterlock.exclusive.")
+            _refuse_generator(function)
 
             @functools.wraps(function)
             def exclusively(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -175,10 +217,16 @@ class Interlock(_Client):
         return self._run(protocol.locks())
 
     def close(self) -> None:
-        """Drop all connections. Leases that are still held end with their ttl."""
+        """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
         with self._keeper_wakes:
             self._closed = True
             self._keeper_wakes.notify()
+        with self._pump.lock:
+            for place in self._room.feed([("all",)], machine.now()):
+                self._pump.poke(place)
+        left_by = machine.now() + CLOSING_LIMIT
+        while self._room and machine.now() < left_by:  # they take back what they have asked for
+            time.sleep(0.001)
         self._store.close()
         self._pump.close()
 
@@ -194,11 +242,14 @@ class Interlock(_Client):
 
     def _acquire(self, req: Request, on_lost: Callable[[Lease], object] | None) -> Lease:
         if self._closed:
-            raise StoreUnavailable("This client was closed.")
+            raise ClientClosed
         won = self._run(protocol.acquire(req, self._room, self._store.listening))
         lease = Lease(self, won, self._config.keys(req.scope), on_lost)
-        if req.renews or on_lost is not None:
-            self._keep(lease)
+        try:
+            self._watch(lease)
+        except BaseException:
+            lease.release()
+            raise
         return lease
 
     def _run(self, flow: Generator[Effect, Any, R]) -> R:
@@ -218,6 +269,18 @@ class Interlock(_Client):
                 error = raised
 
     def _call(self, effect: Call) -> Any:
+        if not effect.shielded:
+            return self._attempt(effect)
+        try:
+            return self._attempt(effect)
+        except InterlockError:
+            raise
+        except BaseException:  # Ctrl-C: not before this is done
+            with contextlib.suppress(InterlockError):
+                self._attempt(effect)
+            raise
+
+    def _attempt(self, effect: Call) -> Any:
         attempt, since = 0, 0.0
         while True:
             try:
@@ -231,6 +294,8 @@ class Interlock(_Client):
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Listen):
+            if self._closed:
+                raise ClientClosed
             return self._store.listen()
         if isinstance(effect, Enter):
             with self._pump.lock:
@@ -265,17 +330,18 @@ class Interlock(_Client):
 
     # ------------------------------------------------------------------ renewing
 
-    def _keep(self, lease: Lease) -> None:
-        if self._renewals.add(lease) or self._keeper is None:
-            with self._keeper_wakes:
-                if self._keeper is None:
-                    self._keeper = threading.Thread(
-                        target=_keep_renewing,
-                        args=(weakref.ref(self),),
-                        name="interlock-renewal",
-                        daemon=True,
-                    )
-                    self._keeper.start()
+    def _watch(self, lease: Lease) -> None:
+        if not lease.watched:
+            return
+        with self._keeper_wakes:
+            wake = self._renewals.add(lease)
+            if self._keeper is None:
+                keeper = threading.Thread(
+                    target=_keep_renewing, args=(weakref.ref(self),), name="interlock-renewal", daemon=True
+                )
+                keeper.start()
+                self._keeper = keeper
+            elif wake:
                 self._keeper_wakes.notify()
 
     def _renew_due(self) -> None:
@@ -283,19 +349,21 @@ class Interlock(_Client):
         due = self._renewals.due(sent)
         if not due:
             return
+        # If the store is silent for too long, whoever loses a lease meanwhile has to be told.
+        patience = max(0.05, self._renewals.first_end() - sent)
         try:
-            answers = self._store.call_many([self._renewals.operation(held) for held in due])
+            answers = self._store.call_many([operation for _, operation in due], patience)
         except Exception as error:
             answers = [error] * len(due)
-        for held, answer in zip(due, answers, strict=True):
-            self._renewals.settle(held, sent, machine.now(), answer)
+        for (held, operation), answer in zip(due, answers, strict=True):
+            self._renewals.settle(held, operation, sent, machine.now(), answer)
 
 
 def _keep_renewing(client_ref: weakref.ref[Interlock]) -> None:
-    """The renewal thread. It ends with its client, and holds no reference to it while it sleeps."""
+    """The renewal thread. It ends with its client, which it keeps alive while there is a lease to renew."""
     while True:
         client = client_ref()
-        if client is None or client._closed or client._keeper is not threading.current_thread():
+        if client is None or client._closed:
             return
         client._renew_due()
         wakes = client._keeper_wakes
@@ -304,19 +372,21 @@ def _keep_renewing(client_ref: weakref.ref[Interlock]) -> None:
                 return
             now = machine.now()
             pause = client._renewals.sleep_until(now) - now
-            del client
+            if not client._renewals:
+                del client
             wakes.wait(min(max(pause, 0.0), 60.0))
 
 
 class AsyncInterlock(_Client):
     """`Interlock` for asyncio: the same names, awaited. One instance belongs to one event loop."""
 
-    def _start(self) -> None:
-        super()._start()
+    def _open(self) -> None:
+        super()._open()
         self._store = self._config.open_async(self._on_signals)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._keeper_wakes = asyncio.Event()
+        self._renewing: set[asyncio.Future[None]] = set()
         self._closed = False
 
     # ------------------------------------------------------------------ what people use
@@ -339,6 +409,8 @@ class AsyncInterlock(_Client):
             protocol.request(scope, renews=True, **options)
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+            _refuse_generator(function)
+
             @functools.wraps(function)
             async def exclusively(*args: P.args, **kwargs: P.kwargs) -> R:
                 async with self.lock(self._scope_of(scope, args, kwargs), **options):
@@ -380,11 +452,16 @@ class AsyncInterlock(_Client):
         return await self._run(protocol.locks())
 
     async def close(self) -> None:
-        """Drop all connections. Leases that are still held end with their ttl."""
+        """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
         self._closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            self._keeper = None
+        self._on_signals([("all",)])
+        left_by = machine.now() + CLOSING_LIMIT
+        while self._room and machine.now() < left_by:  # noqa: ASYNC110 - they take back what they asked for
+            await asyncio.sleep(0.001)
+        for task in (self._keeper, *self._renewing):
+            if task is not None:
+                task.cancel()
+        self._keeper = None
         await self._store.close()
 
     async def __aenter__(self) -> Self:
@@ -399,12 +476,11 @@ class AsyncInterlock(_Client):
 
     async def _acquire(self, req: Request, on_lost: Callable[[AsyncLease], object] | None) -> AsyncLease:
         if self._closed:
-            raise StoreUnavailable("This client was closed.")
+            raise ClientClosed
         self._bind()
         won = await self._run(protocol.acquire(req, self._room, self._store.listening))
         lease = AsyncLease(self, won, self._config.keys(req.scope), on_lost)
-        if req.renews or on_lost is not None:
-            self._keep(lease)
+        self._watch(lease)
         return lease
 
     def _bind(self) -> None:
@@ -412,8 +488,11 @@ class AsyncInterlock(_Client):
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
-                self._after_fork()
+                self._store.forget()
+                self._open()
             self._loop = loop
+            if self._renewals:
+                self._keeper = loop.create_task(self._keep_renewing())
 
     async def _run(self, flow: Generator[Effect, Any, R]) -> R:
         """Do what the flow asks for, until it returns."""
@@ -449,6 +528,8 @@ class AsyncInterlock(_Client):
 
     async def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Listen):
+            if self._closed:
+                raise ClientClosed
             return await self._store.listen()
         if isinstance(effect, Enter):
             return self._room.enter(effect.scope, effect.lock_id)
@@ -491,7 +572,9 @@ class AsyncInterlock(_Client):
 
     # ------------------------------------------------------------------ renewing
 
-    def _keep(self, lease: AsyncLease) -> None:
+    def _watch(self, lease: AsyncLease) -> None:
+        if not lease.watched:
+            return
         wake = self._renewals.add(lease)
         if self._keeper is None or self._keeper.done():
             self._keeper = asyncio.get_running_loop().create_task(self._keep_renewing())
@@ -499,22 +582,30 @@ class AsyncInterlock(_Client):
             self._keeper_wakes.set()
 
     async def _keep_renewing(self) -> None:
+        """Ends after a minute without leases, so that a client that is thrown away does not live on."""
         while True:
             self._keeper_wakes.clear()
-            sent = machine.now()
-            due = self._renewals.due(sent)
-            if due:
-                calls = [self._call(Call(self._renewals.operation(held))) for held in due]
-                answers = await asyncio.gather(*calls, return_exceptions=True)
-                for held, answer in zip(due, answers, strict=True):
-                    self._renewals.settle(held, sent, machine.now(), answer)
+            for held, operation in self._renewals.due(machine.now()):
+                renewing = asyncio.ensure_future(self._renew(held, operation))
+                self._renewing.add(renewing)
+                renewing.add_done_callback(self._renewing.discard)
             now = machine.now()
             pause = self._renewals.sleep_until(now) - now
             try:
                 async with asyncio.timeout(min(max(pause, 0.0), 60.0)):
                     await self._keeper_wakes.wait()
             except TimeoutError:
-                pass
+                if not self._renewals:
+                    return
+
+    async def _renew(self, held: Held, operation: Renew) -> None:
+        sent = machine.now()
+        try:
+            answer = await self._call(Call(operation))
+        except Exception as error:
+            answer = error
+        self._renewals.settle(held, operation, sent, machine.now(), answer)
+        self._keeper_wakes.set()
 
 
 def _poke(place: Place) -> None:

@@ -22,6 +22,13 @@ class StoreUnavailable(InterlockError, ConnectionError):
         """Whether the operation may have been carried out although its answer was lost."""
 
 
+class ClientClosed(StoreUnavailable):
+    """`close()` was called on the client while somebody waited, or before."""
+
+    def __init__(self) -> None:
+        super().__init__("This client was closed.")
+
+
 class LockHeld(InterlockError):
     """The scope is taken and the caller did not want to wait."""
 

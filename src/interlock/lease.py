@@ -69,6 +69,11 @@ class _Lease(Held):
         return self._fields.label
 
     @property
+    def watched(self) -> bool:
+        """Whether somebody has to keep an eye on it."""
+        return self.renews or self._on_lost is not None
+
+    @property
     def inherited(self) -> bool:
         """True in a forked child: the lease is the parent's, and only the parent's."""
         return self._generation != self._client._generation
@@ -91,15 +96,11 @@ class _Lease(Held):
         if self.lost or self._released:
             raise LeaseLost(self.scope, self.lock_id, self.lost_because or "it was released")
 
-    def when_lost(self) -> None:
-        if self._on_lost is not None:
-            self._on_lost(self)
-
     def _release_flow(self) -> Generator[Effect, Any, Released]:
         self._client._renewals.remove(self)
         if self._released or self.inherited:
             return Released(released=True, idempotent=True, scope=self.scope, lock_id=self.lock_id)
-        lost = self.lost
+        lost = self.lost_because is not None  # not by the clock: the store knows better
         self._released = True
         try:
             done = yield from protocol.release(self.scope, self.lock_id, self.fence)
@@ -113,8 +114,8 @@ class _Lease(Held):
             self._released = False  # so that it can be tried again
             self._maybe_released |= error.maybe_done
             raise
-        except BaseException:
-            self._released = False
+        except BaseException:  # interrupted: it was carried out all the same, or nearly
+            self._released, self._maybe_released = False, True
             raise
         if lost or (done.idempotent and not self._maybe_released):
             self._released = False
@@ -133,6 +134,10 @@ class _Lease(Held):
             raise LeaseLost(self.scope, self.lock_id, self.lost_because or "") from None
         self.ttl = done.ttl
         self.valid_until = sent + done.ttl
+        if self.renews:
+            self.due = sent + done.ttl / 3
+        if not self._released:
+            self._client._watch(self)
         return done
 
 
@@ -140,6 +145,15 @@ class Lease(_Lease):
     """A lease of `Interlock`."""
 
     _client: Interlock
+
+    def when_lost(self) -> None:
+        if self._on_lost is not None:  # in a thread of its own: it may take its time, or fail
+            name = f"interlock-lost-{self.scope}"
+            teller = threading.Thread(target=self._on_lost, args=(self,), name=name, daemon=True)
+            try:
+                teller.start()
+            except RuntimeError:  # there are no more threads to be had
+                self._on_lost(self)
 
     def release(self) -> Released:
         """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
@@ -158,10 +172,16 @@ class AsyncLease(_Lease):
     _cancelled = False
 
     def when_lost(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            if self._client._loop is not None:
+                self._client._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
         if self._body is not None:
             self._cancelled = True
             self._body.cancel(f"lost the lease on {self.scope!r}")
-        super().when_lost()
+        if self._on_lost is not None:
+            self._on_lost(self)
 
     async def release(self) -> Released:
         """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
@@ -175,41 +195,48 @@ class AsyncLease(_Lease):
 class _Block:
     """What `lock(…)` returns. It may be entered again, also by several threads or tasks at once."""
 
-    def __init__(self, scope: str, options: AcquireOptions, on_lost: Callable[[Any], object] | None) -> None:
+    def __init__(
+        self,
+        client: _Client,
+        scope: str,
+        options: AcquireOptions,
+        on_lost: Callable[[Any], object] | None,
+    ) -> None:
+        self._client = client
         self._scope = scope
         self._options = options
         self._on_lost = on_lost
+        self._generation = client._generation
         self._checked = [protocol.request(scope, renews=True, **options)]
-        self._leases: dict[Any, Any] = {}
+        self._leases: list[tuple[object, Any]] = []
 
     def _request(self) -> Request:
         """Every entry has a lock_id of its own, else two of them would share one lease."""
         try:
-            return self._checked.pop()
+            request = self._checked.pop()
         except IndexError:
-            return protocol.request(self._scope, renews=True, **self._options)
+            request = None
+        if request is None or self._generation != self._client._generation:  # forked since
+            request = protocol.request(self._scope, renews=True, **self._options)
+        return request
 
     def _leave(self, who: object) -> Any:
-        # Whoever leaves may be another task than the one that entered, as in some test fixtures.
-        return self._leases.pop(who) if who in self._leases else self._leases.popitem()[1]
+        """The lease of whoever leaves: the one it took last."""
+        entered = list(self._leases)
+        # It may be another task than the one that entered, as in some test fixtures.
+        entry = next((entry for entry in reversed(entered) if entry[0] == who), entered[-1])
+        self._leases.remove(entry)
+        return entry[1]
 
 
 class Lock(_Block):
     """`with il.lock(…) as lease:` holds the scope for the block, and renews the lease meanwhile."""
 
-    def __init__(
-        self,
-        client: Interlock,
-        scope: str,
-        options: AcquireOptions,
-        on_lost: Callable[[Lease], object] | None,
-    ) -> None:
-        super().__init__(scope, options, on_lost)
-        self._client = client
+    _client: Interlock
 
     def __enter__(self) -> Lease:
         lease = self._client._acquire(self._request(), self._on_lost)
-        self._leases[threading.get_ident()] = lease
+        self._leases.append((threading.get_ident(), lease))
         return lease
 
     def __exit__(
@@ -234,21 +261,13 @@ def _task() -> asyncio.Task[Any] | None:
 class AsyncLock(_Block):
     """`async with il.lock(…) as lease:`; the body's task is cancelled when the lease is lost."""
 
-    def __init__(
-        self,
-        client: AsyncInterlock,
-        scope: str,
-        options: AcquireOptions,
-        on_lost: Callable[[AsyncLease], object] | None,
-    ) -> None:
-        super().__init__(scope, options, on_lost)
-        self._client = client
+    _client: AsyncInterlock
 
     async def __aenter__(self) -> AsyncLease:
         task = _task()
         lease = await self._client._acquire(self._request(), self._on_lost)
         lease._body = task
-        self._leases[task] = lease
+        self._leases.append((task, lease))
         return lease
 
     async def __aexit__(

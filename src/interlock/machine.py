@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import time
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,17 @@ def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return f"boot-{round((time.time() - now()) / 60)}"
+        pass
+    try:  # macOS
+        found = subprocess.run(
+            ["sysctl", "-n", "kern.bootsessionuuid"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return found.stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"  # what an earlier boot left ends with its ttl then
 
 
 @cache
@@ -44,28 +55,29 @@ def realm() -> str:
     return " ".join([boot_id(), *spaces])
 
 
-def started(pid: int) -> int | None:
-    """When the process started, in a unit of the kernel's; None when it is gone or can't be told.
-
-    Zombies count as gone: their work is over, though nobody has collected them yet.
-    """
+def _stat(pid: int) -> list[bytes] | None:
+    """What the kernel tells of a process, from its state on; None when it tells nothing."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             stat = file.read(1024)
     except OSError:
         return None
-    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may contain anything
-    if fields[0] in (b"Z", b"X"):
-        return None
-    return int(fields[19])
+    return stat[stat.rindex(b")") + 2 :].split()  # the name before it may contain anything
+
+
+def started(pid: int) -> int | None:
+    """When the process started, in a unit of the kernel's; None when that can't be told."""
+    stat = _stat(pid)
+    return int(stat[19]) if stat else None
 
 
 def alive(pid: int, start: int | None) -> bool:
     """Whether that very process still runs. A pid that was used again is another process."""
-    if os.path.exists("/proc/self/stat"):
-        found = started(pid)
-        return found is not None and start in (None, found)
-    try:
+    stat = _stat(pid)
+    if stat is not None:
+        # Zombies count as gone: their work is over, though nobody has collected them yet.
+        return stat[0] not in (b"Z", b"X") and start in (None, int(stat[19]))
+    try:  # it is gone, or /proc hides it from us, or there is none
         os.kill(pid, 0)
     except ProcessLookupError:
         return False

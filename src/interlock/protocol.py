@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
 from . import machine, validate
-from .errors import InvalidInput, LockHeld, NotOwner, StoreUnavailable, WaitTimeout
+from .errors import ClientClosed, InvalidInput, LockHeld, NotOwner, StoreUnavailable, WaitTimeout
 from .model import Broken, Holder, Released, Renewed, ScopeInfo
 from .room import Place, Room
 from .stores.base import (
@@ -38,7 +38,7 @@ class Call(NamedTuple):
 
     operation: Operation
     tracked: bool = False  # over the connection that is told when the scope is touched
-    shielded: bool = False  # not to be cut short by a cancellation
+    shielded: bool = False  # to be carried out although we are cancelled or interrupted meanwhile
 
 
 class Listen(NamedTuple):
@@ -46,7 +46,7 @@ class Listen(NamedTuple):
 
 
 class Enter(NamedTuple):
-    """Sends a `Place` in this client's waiting room."""
+    """Sends a `Place` in this client's waiting room; `InvalidInput` if that lock_id has one already."""
 
     scope: str
     lock_id: str
@@ -189,7 +189,7 @@ class Won(NamedTuple):
 
 def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any, Won]:
     if room.has(req.scope, req.lock_id):
-        raise InvalidInput(f"lock_id {req.lock_id} already waits for {req.scope!r} in this client.")
+        raise room.taken(req.scope, req.lock_id)
     started = sent = machine.now()
     queue = listening and req.wait != 0
     reply = None
@@ -209,7 +209,7 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
                 raise LockHeld(req.scope, reply.holder, reply.total)
             place = place or (yield Enter(req.scope, req.lock_id))
             reply, sent = yield from _wait_in_line(req, room, place, reply, started)
-    except LockHeld:
+    except (LockHeld, InvalidInput):
         raise
     except GeneratorExit:  # thrown away with its event loop: nobody is left to carry out anything
         place = None
@@ -253,9 +253,9 @@ def _wait_in_line(
             yield Listen()
             reply = yield Call(req.operation(True, ticket), tracked=place.tracked)
             failures = 0
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             # Whoever was already in line keeps trying, and keeps the place; a newcomer is told.
-            if not queued or machine.now() >= deadline:
+            if not queued or machine.now() >= deadline or isinstance(error, ClientClosed):
                 raise
             failures += 1
             yield Sleep(min(0.05 * 2**failures, 1.0, max(0.0, deadline - machine.now())))
@@ -278,7 +278,7 @@ def _withdraw(req: Request, place: Place | None) -> Generator[Effect, Any, None]
 def release(scope: str, lock_id: str, fence: int = 0) -> Generator[Effect, Any, Released]:
     validate.scope(scope)
     validate.name("lock_id", lock_id)
-    reply = yield Call(Release(scope, lock_id, fence))
+    reply = yield Call(Release(scope, lock_id, fence), shielded=True)
     gone = isinstance(reply, Gone)
     if gone and reply.holder is not None:
         raise NotOwner(scope, lock_id, reply.holder, "release")

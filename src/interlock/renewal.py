@@ -19,7 +19,7 @@ class Held:
     ttl: float
     renews: bool
     valid_until: float
-    due: float
+    due: float  # when to renew it; infinite while that is under way
     lost_because: str | None = None
 
     def when_lost(self) -> None:
@@ -37,11 +37,17 @@ def taken_by(holder: Holder | None) -> str:
 
 
 class Renewals:
-    """All leases of one client that somebody must keep an eye on."""
+    """All leases of one client that somebody must keep an eye on.
+
+    Whoever does so sleeps until `wake_at`. Threads call add and sleep_until under a lock of their client's.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
         self.wake_at = math.inf
+
+    def __len__(self) -> int:
+        return len(self._held)
 
     def add(self, held: Held) -> bool:
         """Answers whether whoever sleeps until `wake_at` has to be woken."""
@@ -55,39 +61,39 @@ class Renewals:
     def remove(self, held: Held) -> None:
         self._held.pop(id(held), None)
 
-    def due(self, now: float) -> list[Held]:
-        """Those to renew now. Whoever's time ran out unnoticed is told so."""
+    def due(self, now: float) -> list[tuple[Held, Renew]]:
+        """Those to renew now, and how. Whoever's time has run out is told so."""
         todo = []
         for held in list(self._held.values()):
-            if held.valid_until <= now and not held.renews:
+            if held.valid_until <= now:
                 self.remove(held)
-                held.lose("its ttl ran out")
-            elif min(held.due, held.valid_until) <= now:
-                todo.append(held)
+                held.lose("it could not be renewed in time" if held.renews else "its ttl ran out")
+            elif held.due <= now:
+                held.due = math.inf
+                todo.append((held, Renew(held.scope, held.lock_id, round(held.ttl * 1000))))
         return todo
 
-    def settle(self, held: Held, sent: float, now: float, answer: Any) -> None:
+    def settle(self, held: Held, operation: Renew, sent: float, now: float, answer: Any) -> None:
         """`answer` is a reply of the store's, or the exception in its place."""
         if id(held) not in self._held:
-            return  # released meanwhile
+            return  # released meanwhile, or told already
         if isinstance(answer, Gone):
             self.remove(held)
             held.lose(taken_by(answer.holder))
         elif isinstance(answer, BaseException):
             held.due = now + min(RETRY, held.ttl / 10)
-            if held.valid_until <= now:
-                self.remove(held)
-                held.lose(f"it could not be renewed in time: {answer}")
+        elif round(held.ttl * 1000) != operation.ttl:
+            held.due = now  # somebody has changed the ttl meanwhile, and this may have undone it
         else:
             held.valid_until = sent + held.ttl
             held.due = sent + held.ttl / 3
+
+    def first_end(self) -> float:
+        """When the first of them ends, unless it is renewed."""
+        return min((held.valid_until for held in list(self._held.values())), default=math.inf)
 
     def sleep_until(self, now: float) -> float:
         soon = min((min(held.due, held.valid_until) for held in list(self._held.values())), default=math.inf)
         # A time once set is kept although its lease is gone: else every short lease would wake the sleeper.
         self.wake_at = min(self.wake_at, soon) if self.wake_at > now else soon
         return self.wake_at
-
-    @staticmethod
-    def operation(held: Held) -> Renew:
-        return Renew(held.scope, held.lock_id, round(held.ttl * 1000))

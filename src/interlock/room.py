@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .errors import InvalidInput
 from .stores.base import Queued, Signal
 
 HEAD_DELAY = 0.02  # a new head takes its post only if its turn does not come at once
@@ -30,7 +31,7 @@ class Place:
 class _Watch:
     """What is known here of one scope."""
 
-    __slots__ = ("armed", "head", "last_look", "look_at", "places", "touched")
+    __slots__ = ("armed", "head", "last_look", "look_at", "places", "promoted", "touched")
 
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
@@ -39,6 +40,7 @@ class _Watch:
         self.head = False
         self.armed = False  # the store tells when somebody touches the scope
         self.touched = False  # since the last look began
+        self.promoted = False  # became head, likewise
 
     @property
     def first(self) -> Place:
@@ -50,9 +52,20 @@ class Room:
         self._window = window
         self._watches: dict[str, _Watch] = {}
 
+    def __bool__(self) -> bool:
+        """Whether anybody is in."""
+        return bool(self._watches)
+
     def enter(self, scope: str, lock_id: str) -> Place:
+        if self.has(scope, lock_id):
+            raise self.taken(scope, lock_id)
         watch = self._watches.setdefault(scope, _Watch())
-        return watch.places.setdefault(lock_id, Place(scope, lock_id))
+        place = watch.places[lock_id] = Place(scope, lock_id)
+        return place
+
+    @staticmethod
+    def taken(scope: str, lock_id: str) -> InvalidInput:
+        return InvalidInput(f"lock_id {lock_id} already waits for {scope!r} in this client.")
 
     def leave(self, place: Place) -> Place | None:
         """Answers who looks from now on, if that changed."""
@@ -79,7 +92,7 @@ class Room:
     def begins_look(self, place: Place) -> bool:
         """Whether this look should ask the store to tell when the scope is touched."""
         watch = self._watches[place.scope]
-        watch.touched = False
+        watch.touched = watch.promoted = False
         return watch.head and watch.first is place
 
     def looked(self, place: Place, answer: Queued, now: float) -> None:
@@ -88,8 +101,8 @@ class Room:
             watch.last_look = now
             watch.look_at = now + answer.look_in / 1000
             watch.armed = place.tracked
-            watch.head = answer.head
-            if answer.head and (watch.touched or not place.tracked):
+            watch.head = answer.head or watch.promoted  # the answer may be older than the message
+            if watch.head and (watch.touched or not place.tracked):
                 watch.look_at = now + (STORM if place.tracked else 0.0)
 
     def all_look(self, scope: str) -> list[Place]:
@@ -126,7 +139,7 @@ class Room:
                     woken.append(claimant)
                 continue
             if kind == "head":
-                found.head = True
+                found.head = found.promoted = True
                 found.look_at = min(found.look_at, now + HEAD_DELAY)
             elif kind == "renewed":
                 # The touch that follows says the same. What it disarmed is armed again by the next look.

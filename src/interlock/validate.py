@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from functools import lru_cache
 from typing import Any
 
@@ -22,17 +23,25 @@ def _checked_name(what: str, value: str) -> str:
     if not 1 <= len(value) <= 512:
         raise InvalidInput(f"{what} must have 1 to 512 characters, not {len(value)}.")
     if _CONTROL.search(value):
-        raise InvalidInput(f"{what} must not contain control characters: {value!r}.")
+        raise InvalidInput(f"{what} must not contain control characters: {brief(value)}.")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"{what} must be valid UTF-8 text: {value!r}.") from None
+        raise InvalidInput(f"{what} must be valid UTF-8 text: {brief(value)}.") from None
     return value
+
+
+def brief(value: Any) -> str:
+    """A value as a message shows it: neither longer than a line nor on several."""
+    try:
+        return reprlib.repr(value).replace("\n", " ")
+    except ValueError:  # a number of thousands of digits
+        return f"a huge {type(value).__name__}"
 
 
 def name(what: str, value: Any) -> str:
     if type(value) is not str:
-        raise InvalidInput(f"{what} must be a string of 1 to 512 characters, not {value!r}.")
+        raise InvalidInput(f"{what} must be a string of 1 to 512 characters, not {brief(value)}.")
     return _checked_name(what, value)
 
 
@@ -48,10 +57,12 @@ def optional_text(what: str, value: Any) -> str | None:
 
 
 def _number(what: str, value: Any, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise InvalidInput(f"{what} must be a number of seconds from {low:g} to {high:g}, not {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(
+            f"{what} must be a number of seconds from {low:g} to {high:g}, not {brief(value)}."
+        )
     if not low <= value <= high:
-        raise InvalidInput(f"{what} must be from {low:g} to {high:g} seconds, not {value!r}.")
+        raise InvalidInput(f"{what} must be from {low:g} to {high:g} seconds, not {brief(value)}.")
     return float(value)
 
 
@@ -68,5 +79,5 @@ def wait(value: Any) -> float | None:
 
 def permits(value: Any) -> int:
     if type(value) is not int or not 1 <= value <= MAX_PERMITS:
-        raise InvalidInput(f"permits must be a whole number from 1 to {MAX_PERMITS}, not {value!r}.")
+        raise InvalidInput(f"permits must be a whole number from 1 to {MAX_PERMITS}, not {brief(value)}.")
     return value

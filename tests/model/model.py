@@ -48,9 +48,28 @@ class Foreign:
     lock_id: str | None
     stage: str
     was_shared: bool = False
-    looks_dead: bool = False  # cannot be told from what a crash left, so it is respected for the grace only
+    count: int = 1
+    ends: float | None = None  # of the counter
+    after_a_loss: bool = False  # the last lease of Interlock's was not released
     seen: float | None = None  # since when Interlock knows of a counter that nobody vouches for
+    seen_count: int = 0
+    seen_end: float = 0.0
+    looks_dead: bool = False  # cannot be told from what a crash left, so it is respected for the grace only
     overdue: bool = False
+
+    def look(self, at: float, grace: float) -> None:
+        """Interlock sees a counter without a sidecar. What has no end is given one."""
+        counted_up = self.count > self.seen_count
+        known = self.seen is not None and self.count >= self.seen_count
+        if self.ends is None:
+            known, self.ends = False, at + grace
+        elif known and not counted_up:
+            known = self.ends <= self.seen_end + 0.1
+        if not known:
+            self.seen, self.seen_count, self.seen_end, self.overdue = at, self.count, self.ends, False
+            no_end = self.ends <= at + grace
+            self.looks_dead = no_end or (self.after_a_loss and self.count > 1)
+            self.after_a_loss = False
 
     @property
     def has_sidecar(self) -> bool:

@@ -147,16 +147,13 @@ class ScopeMachine(RuleBasedStateMachine):
         cleared = not self.n8n.exists(self.counter) or bool(self.n8n.exists(self.sidecar))
         known_for = at.after - (foreign.seen or at.before)
         if cleared:
-            assert foreign.stage != "timed" or foreign.looks_dead, (
-                "a foreign hold was not respected until it expired"
-            )
             is_mirror = foreign.stage == "leftover" and foreign.was_shared
+            assert foreign.looks_dead or is_mirror, "a foreign hold was not respected until it expired"
             assert known_for >= GRACE or is_mirror, "an orphan was not respected for the grace"
             self.model.foreign = None
         elif looked:
-            assert not foreign.overdue or foreign.stage == "timed", "an orphan is respected for ever"
-            foreign.seen = foreign.seen or at.before
-            foreign.looks_dead = foreign.looks_dead or foreign.stage == "counted"
+            foreign.look(at.before, GRACE)
+            assert not (foreign.overdue and foreign.looks_dead), "an orphan is respected for ever"
 
     def acquire_as(
         self, client: int, lock_id: str, *, permits: int, ttl: int, queue: bool, place: bool
@@ -242,7 +239,8 @@ class ScopeMachine(RuleBasedStateMachine):
         reply, at = self.do(self.client(number), Release(self.scope, lock_id))
         released = self.model.release(lock_id, at)
         if not doubted:
-            self._check_whether_gone(reply, released)
+            shared = any(lease.permits > 1 for lease in self.model.leases)
+            self._check_whether_gone(reply, released, names=not shared)
         self.places.pop(lock_id, None)
         self._check_wakes(offered)
 
@@ -285,14 +283,21 @@ class ScopeMachine(RuleBasedStateMachine):
         """`contended`: while the lease runs out, an n8n contender prolongs the counter."""
         lease = self.model.leases[pick % len(self.model.leases)]
         self.renew(0, lease.lock_id, 30)
+        count = 0
         if contended and self.n8n is not None:
-            self.n8n.incr(self.counter)
+            count = self.n8n.incr(self.counter)
             self.n8n.expire(self.counter, 7200)
         time.sleep(0.035)
         self.model.lapse(lease)
         if contended and self.n8n is not None and not self.model.leases:
-            shared = lease.permits > 1
-            self.model.foreign = Foreign(None, "leftover", was_shared=shared, looks_dead=True)
+            self.model.foreign = Foreign(
+                None,
+                "leftover",
+                was_shared=lease.permits > 1,
+                count=count,
+                ends=time.monotonic() + 7200,
+                after_a_loss=True,
+            )
 
     @precondition(lambda self: self.model.queue and len(self.model.deaf) < CLIENTS)
     @rule(number=st.integers(0, CLIENTS - 1))
@@ -308,7 +313,7 @@ class ScopeMachine(RuleBasedStateMachine):
     def n8n_counts(self) -> None:
         assert self.n8n is not None
         assert self.n8n.incr(self.counter) == 1, "the scope is free, but n8n does not get it"
-        self.model.foreign = Foreign(N8N_ID, "counted", looks_dead=self.model.ended_by_itself)
+        self.model.foreign = Foreign(N8N_ID, "counted", after_a_loss=self.model.ended_by_itself)
 
     @precondition(lambda self: self.model.foreign is not None and self.model.foreign.lock_id is not None)
     @rule()
@@ -320,7 +325,7 @@ class ScopeMachine(RuleBasedStateMachine):
         match foreign.stage:
             case "counted":
                 n8n.expire(self.counter, 5000)
-                foreign.stage = "timed"
+                foreign.stage, foreign.ends = "timed", time.monotonic() + 5000
             case "timed":
                 fields = {
                     "lock_id": N8N_ID,
@@ -362,6 +367,8 @@ class ScopeMachine(RuleBasedStateMachine):
         assert self.n8n is not None
         assert self.n8n.get(self.counter), "somebody holds the scope, but n8n sees it free"
         assert self.n8n.incr(self.counter) > 1, "somebody holds the scope, but n8n gets it"
+        if self.model.foreign is not None:
+            self.model.foreign.count += 1
         self.n8n_expires_late(ttl)
 
     @precondition(_n8n_may_contend)
@@ -372,8 +379,10 @@ class ScopeMachine(RuleBasedStateMachine):
         self.n8n.expire(self.counter, ttl)
         if self.model.leases:
             self.model.counter = "cut" if ttl == 100 else "whole"
-        elif self.model.foreign is not None and self.model.foreign.stage == "counted":
-            self.model.foreign.stage = "timed"
+        elif self.model.foreign is not None:
+            self.model.foreign.ends = time.monotonic() + ttl
+            if self.model.foreign.stage == "counted":
+                self.model.foreign.stage = "timed"
 
     @precondition(lambda self: self.model.leases and self._n8n_may_contend())
     @rule(taken_over=st.booleans())
@@ -418,10 +427,14 @@ class ScopeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.foreign is not None and self.model.foreign.seen and not self.waited)
     @rule()
     def the_grace_passes(self) -> None:
-        assert self.model.foreign is not None
-        self.waited = True
+        foreign = self.model.foreign
+        assert foreign is not None
+        self.waited = foreign.overdue = True
         time.sleep(GRACE + 0.01)
-        self.model.foreign.overdue = True
+        if foreign.ends is not None and foreign.ends < time.monotonic():  # the end that it was given
+            assert self.n8n is not None
+            assert not self.n8n.exists(self.counter), "what has no end stays for ever"
+            self.model.foreign = None
 
     # ------------------------------------------------------------------ checks
 
@@ -451,13 +464,13 @@ class ScopeMachine(RuleBasedStateMachine):
         assert holder.permits == lease.permits
         self._recognize(lease, holder.fence, holder.locked_at)
 
-    def _check_whether_gone(self, reply: Any, expected: bool) -> None:
+    def _check_whether_gone(self, reply: Any, expected: bool, names: bool = True) -> None:
         if expected:
             assert isinstance(reply, Done), f"its own lease, but {reply}"
             return
         assert isinstance(reply, Gone), f"not its lease, but {reply}"
         foreign = self.model.foreign
-        if self.model.leases or (foreign is not None and foreign.has_sidecar):
+        if (self.model.leases and names) or (foreign is not None and foreign.has_sidecar):
             self._check_named(reply.holder)
         else:
             assert reply.holder is None

@@ -174,7 +174,16 @@ def test_a_lost_answer_is_taken_back(room):
 
 
 def test_a_place_belongs_to_one_lock_id(room):
-    room.enter("s", "me")
+    place = room.enter("s", "me")
     with pytest.raises(ValueError, match="already waits"):
         Play(room)
-    assert isinstance(room.enter("s", "me"), Place)
+    room.leave(place)
+    Play(room)
+
+
+def test_whoever_finds_its_place_taken_in_the_same_moment_takes_nothing_back(room):
+    play = Play(room)
+    assert isinstance(play.answer(HELD), Enter)
+    room.enter("s", "me")
+    with pytest.raises(ValueError, match="already waits"):
+        play.fail(room.taken("s", "me"))

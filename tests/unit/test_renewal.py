@@ -24,37 +24,57 @@ def renewals():
     return Renewals()
 
 
+def taken(renewals, lease, now):
+    """The renewal that is due now."""
+    ((held, operation),) = renewals.due(now)
+    assert held is lease
+    return operation
+
+
 def test_a_lease_is_renewed_at_a_third_of_its_ttl(renewals):
     lease = Lease(100, 30)
     renewals.add(lease)
     assert renewals.due(109.9) == []
-    assert renewals.due(110) == [lease]
-    renewals.settle(lease, 110, 110.1, Done())
+    operation = taken(renewals, lease, 110)
+    assert operation.ttl == 30_000
+    assert renewals.due(111) == [], "it is under way"
+    renewals.settle(lease, operation, 110, 111, Done())
     assert (lease.due, lease.valid_until) == (120, 140)
 
 
 def test_while_the_store_is_away_it_is_tried_again_until_the_ttl_is_over(renewals):
     lease = Lease(100, 30)
     renewals.add(lease)
-    renewals.settle(lease, 110, 111, ConnectionError("away"))
+    renewals.settle(lease, taken(renewals, lease, 110), 110, 111, ConnectionError("away"))
     assert lease.due == 111 + RETRY
+    taken(renewals, lease, 129)
     assert lease.lost_because is None
-    renewals.settle(lease, 129, 130, ConnectionError("away"))
-    assert "away" in lease.lost_because
+    assert renewals.due(130) == []
+    assert "in time" in lease.lost_because, "although there is no answer yet"
     assert renewals.sleep_until(math.inf) == math.inf
 
 
 def test_a_short_lease_is_tried_again_sooner(renewals):
     lease = Lease(100, 1)
     renewals.add(lease)
-    renewals.settle(lease, 100.3, 100.4, ConnectionError("away"))
-    assert lease.due == 100.5
+    renewals.settle(lease, taken(renewals, lease, 100.4), 100.4, 100.5, ConnectionError("away"))
+    assert lease.due == 100.6
+
+
+def test_a_renewal_that_was_overtaken_by_another_ttl_is_made_good(renewals):
+    lease = Lease(100, 30)
+    renewals.add(lease)
+    operation = taken(renewals, lease, 110)
+    lease.ttl, lease.valid_until = 3600, 3710
+    renewals.settle(lease, operation, 110, 111, Done())
+    assert lease.valid_until == 3710
+    assert taken(renewals, lease, 111).ttl == 3_600_000
 
 
 def test_whoever_lost_the_lease_is_told_once_and_why(renewals):
     lease = Lease(100, 30)
     renewals.add(lease)
-    renewals.settle(lease, 110, 111, Gone(Holder(label="the thief")))
+    renewals.settle(lease, taken(renewals, lease, 110), 110, 111, Gone(Holder(label="the thief")))
     lease.lose("again")
     assert lease.told == 1
     assert "the thief" in lease.lost_because

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..errors import InvalidInput, StoreUnavailable
 from .base import Signal
@@ -31,12 +31,15 @@ class StoreConfig(Protocol):
 
 def default_path() -> Path:
     """The file that a user's programs share when no URL says otherwise."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "interlock" / "interlock.db"
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():  # as the XDG specification wants it
+        state = Path.home() / ".local" / "state"
+    return state / "interlock" / "interlock.db"
 
 
 def without_password(url: str) -> str:
-    return re.sub(r"(://[^/@]*:)[^/@]+@", r"\1***@", url)
+    url = re.sub(r"(://[^/@]*:)[^/@]+@", r"\1***@", url)
+    return re.sub(r"(password=)[^&#]+", r"\1***", url)
 
 
 class _Options:
@@ -96,7 +99,8 @@ class _SqliteConfig(_Options):
         if self.layout.prefix:
             raise InvalidInput("prefix is for stores that are shared; give each its own local file instead.")
         home = re.match(r"/+~(/.*)$", self.path)
-        self.file = Path.home() / home[1].lstrip("/") if home else Path("/" + self.path.lstrip("/"))
+        path = unquote(home[1] if home else self.path).lstrip("/")
+        self.file = (Path.home() if home else Path("/")) / path
 
     def open(self) -> Store:
         from .sqlite.threads import SqliteStore  # noqa: PLC0415
@@ -111,7 +115,7 @@ class _SqliteConfig(_Options):
 
 def configure(url: str | None, *, prefix: str | None = None) -> StoreConfig:
     """Read a URL; none means INTERLOCK_URL, else the user's own file. Connects to nothing yet."""
-    chosen = url or os.environ.get("INTERLOCK_URL") or f"sqlite://{default_path()}"
+    chosen = url or os.environ.get("INTERLOCK_URL") or f"sqlite://{quote(str(default_path()))}"
     try:
         scheme = urlsplit(chosen).scheme
     except ValueError:

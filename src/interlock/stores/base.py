@@ -7,7 +7,7 @@ Times are milliseconds by the store's clock, and only ever durations.
 from __future__ import annotations
 
 import uuid
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model import Holder, ScopeInfo
 
@@ -38,7 +38,7 @@ class Release(NamedTuple):
 
     scope: str
     lock_id: str
-    fence: int = 0  # where it is known: lets a repeated release find that it was the first that did it
+    fence: int = 0  # where it is known: tells a release that was sent twice that the first has done it
 
 
 class Renew(NamedTuple):
@@ -105,10 +105,3 @@ class Busy(Exception):
 def new_client_id() -> str:
     """Names one client in one process."""
     return uuid.uuid4().hex
-
-
-def settled(operation: Operation, reply: Any, resent: bool) -> Any:
-    """A release that was sent twice may find that the scope has gone to the next already."""
-    if resent and isinstance(operation, Release) and isinstance(reply, Gone) and reply.holder is not None:
-        return Done()
-    return reply

@@ -116,11 +116,11 @@ class Commands:
         texts = {sha: text for text, sha in map(script, ("acquire", "release", "renew", "break", "show"))}
         return ("EVAL", texts[command[1]], *command[2:])
 
-    def greetings(self) -> tuple[bytes, ...]:
+    def greetings(self) -> tuple[tuple[str, ...], ...]:
         """What a connection that listens says first. The first may be refused, the second must not."""
         return (
-            pack(("CLIENT", "TRACKING", "ON", "NOLOOP")),
-            pack(("SUBSCRIBE", self.layout.wake_channels + self.client)),
+            ("CLIENT", "TRACKING", "ON", "NOLOOP"),
+            ("SUBSCRIBE", self.layout.wake_channels + self.client),
         )
 
     def read_push(self, push: list[Any]) -> list[Signal]:

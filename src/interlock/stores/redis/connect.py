@@ -59,6 +59,18 @@ class Wire:
         self._tls = isinstance(self._socket, ssl.SSLSocket)
         # One thread may send while another receives, which a socket can do, but TLS can't.
         self._turn = threading.Lock() if self._tls else contextlib.nullcontext()
+        self._timeout: float | None = self._socket.gettimeout()
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a message may take to be sent, or to arrive."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        if seconds != self._timeout:  # it costs a system call
+            self._timeout = seconds
+            self._socket.settimeout(seconds)
 
     def send(self, packed: bytes) -> None:
         with self._turn:
@@ -109,7 +121,6 @@ class Connector:
 
     def __init__(self, config: _RedisConfig) -> None:
         self.shown = config.shown
-        self.timeout = config.timeout
         self._sentinels: list[tuple[str, int]] = []
         self._service = ""
         parts = urlsplit(config.url)
@@ -123,6 +134,7 @@ class Connector:
             self._options.pop(drop, None)
         self._options.setdefault("socket_timeout", config.timeout)
         self._options.setdefault("socket_connect_timeout", config.timeout)
+        self.timeout = float(self._options["socket_timeout"])
         self._options.setdefault("client_name", "interlock")
         self._options["protocol"] = 3
 
@@ -164,8 +176,10 @@ class Connector:
             return module.UnixDomainSocketConnection
         return module.SSLConnection if self._tls else module.Connection
 
-    def _make(self, asynchronous: bool, host: str = "", port: int = 0) -> Any:
+    def _make(self, asynchronous: bool, host: str = "", port: int = 0, timeout: float | None = None) -> Any:
         options = dict(self._options)
+        if timeout is not None:
+            options["socket_timeout"] = options["socket_connect_timeout"] = timeout
         if asynchronous:
             options["socket_timeout"] = None  # the line watches its own replies
         retry: Any = redis.asyncio.retry.Retry if asynchronous else Retry
@@ -180,30 +194,33 @@ class Connector:
         reason = str(error).rstrip(".") or f"no answer within {self.timeout:g} s"
         return StoreUnavailable(f"Can't reach the Redis at {self.shown}: {reason}.")
 
-    def connect(self) -> Wire:
+    def connect(self, timeout: float | None = None) -> Wire:
         try:
-            address: tuple[Any, ...] = ()
+            host, port = "", 0
             if self._sentinels:
-                sentinel = _Sentinel(self._sentinels, socket_timeout=self.timeout)
-                address = sentinel.discover_master(self._service)
-            connection = self._make(False, *address)
+                sentinel = _Sentinel(self._sentinels, socket_timeout=timeout or self.timeout)
+                host, port = sentinel.discover_master(self._service)
+            connection = self._make(False, host, port, timeout)
             connection.connect()
         except (RedisError, OSError) as error:
             raise self._unreachable(error) from error
         return Wire(connection)
 
-    async def connect_async(self) -> Any:
+    async def connect_async(self) -> asyncio.StreamWriter:
+        """A connection that redis-py has opened; the caller gives its transport another protocol."""
         try:
-            address: tuple[Any, ...] = ()
+            host, port = "", 0
             if self._sentinels:
                 sentinel = _AsyncSentinel(self._sentinels, socket_timeout=self.timeout)
-                address = await sentinel.discover_master(self._service)
-            connection = self._make(True, *address)
+                host, port = await sentinel.discover_master(self._service)
+            connection = self._make(True, host, port)
             async with asyncio.timeout(self.timeout):
                 await connection.connect()
         except (RedisError, OSError) as error:
             raise self._unreachable(error) from error
-        return connection
+        writer: asyncio.StreamWriter = connection._writer
+        connection._reader = connection._writer = None  # it is not redis-py's any more
+        return writer
 
 
 _NO_RIGHT = "does not permit this user a command or key that Interlock needs (see docs/redis.md)"

@@ -15,25 +15,24 @@ import hiredis
 
 from ... import machine
 from ...errors import StoreUnavailable
-from ..base import Operation, Queued, Scopes, Signal, new_client_id, settled
-from .commands import Commands, pack
-from .connect import UNREACHABLE, Connector, ErrorReply, is_error, new_reader, refusal
+from ..base import Operation, Scopes, Signal
+from .commands import pack
+from .connect import UNREACHABLE, ErrorReply, is_error, new_reader
+from .store import ATTEMPTS, RedisStoreBase
 
 if TYPE_CHECKING:
     from .. import _RedisConfig
 
-ATTEMPTS = 3
 
-
-class _Line:
+class _Line(asyncio.Protocol):
     """One connection that any number of tasks use at once."""
 
     def __init__(
-        self, connection: Any, reader: Any, timeout: float, on_push: Callable[[list[Any]], None]
+        self, writer: asyncio.StreamWriter, timeout: float, on_push: Callable[[list[Any]], None]
     ) -> None:
-        self._connection = connection
-        self._reader = reader
-        self._streams = connection._reader, connection._writer
+        self._writer = writer  # kept: it closes its transport when it is collected
+        self._transport: Any = writer.transport
+        self._reader = new_reader()
         self._timeout = timeout
         self._on_push = on_push
         self._loop = asyncio.get_running_loop()
@@ -42,7 +41,7 @@ class _Line:
         self._watchdog: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self.broken: BaseException | None = None
-        self._tasks: set[asyncio.Task[None]] = {self._loop.create_task(self._receive())}
+        self._transport.set_protocol(self)
 
     def send(self, *command: Any) -> asyncio.Future[Any]:
         """The reply; an error reply is a result, a lost connection an exception."""
@@ -60,25 +59,24 @@ class _Line:
 
     def _flush(self) -> None:
         if self.broken is None:
-            self._streams[1].write(b"".join(self._unsent))
+            self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
-    async def _receive(self) -> None:
+    def data_received(self, data: bytes) -> None:
         try:
-            while True:
-                while (message := self._reader.gets()) is not False:
-                    if isinstance(message, hiredis.PushNotification):
-                        self._on_push(message)
-                        continue
-                    reply, _ = self._pending.popleft()
-                    if not reply.done():
-                        reply.set_result(message)
-                data = await self._streams[0].read(65536)
-                if not data:
-                    raise ConnectionError("the server closed the connection")
-                self._reader.feed(data)
+            self._reader.feed(data)
+            while (message := self._reader.gets()) is not False:
+                if isinstance(message, hiredis.PushNotification) and message[0] != b"subscribe":
+                    self._on_push(message)
+                    continue
+                reply, _ = self._pending.popleft()
+                if not reply.done():
+                    reply.set_result(message)
         except UNREACHABLE as error:
             self.fail(error)
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self.fail(error or ConnectionError("the server closed the connection"))
 
     def _watch(self) -> None:
         self._watchdog = None
@@ -100,30 +98,21 @@ class _Line:
         self._pending.clear()
         if self._watchdog is not None:
             self._watchdog.cancel()
-        current = asyncio.current_task(self._loop)
-        for task in self._tasks:
-            if task is not current:
-                task.cancel()
-        hang_up = self._loop.create_task(self._connection.disconnect(nowait=True))
-        self._tasks = {hang_up}
+        self._transport.abort()
         self.on_lost()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self.on_lost = lambda: None
         self.fail(ConnectionError("closed"))
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-class AsyncRedisStore:
+class AsyncRedisStore(RedisStoreBase):
     def __init__(self, config: _RedisConfig, on_signals: Callable[[list[Signal]], None]) -> None:
-        self._connector = Connector(config)
-        self._commands = Commands(config.layout, round(config.window * 1000), round(config.grace * 1000))
-        self._commands.client = new_client_id()
+        super().__init__(config)
         self._on_signals = on_signals
         self._line: _Line | None = None
         self._listener: _Line | None = None
         self._attempts: dict[str, asyncio.Future[None]] = {}
-        self._tracks = False
 
     @property
     def listening(self) -> bool:
@@ -161,21 +150,9 @@ class AsyncRedisStore:
             if is_error(reply, "READONLY") and attempt < ATTEMPTS - 1:
                 line.fail(ConnectionError(str(reply)))  # demoted: ask for the new master
                 continue
-            answer = settled(operation, self._read(operation, reply), sent)
-            if tracked and isinstance(answer, Queued) and not self._tracks:
-                answer = answer._replace(look_in=min(answer.look_in, 1000))  # nobody tells: look more often
-            return answer
+            answer = self._read(operation, reply, resent=sent)
+            return self._read_untracked(answer) if tracked else answer
         raise AssertionError
-
-    def _read(self, operation: Operation, reply: Any) -> Any:
-        if isinstance(reply, ErrorReply):
-            raise refusal(reply, self._connector.shown) from reply
-        return self._commands.decode(operation, reply)
-
-    def _lost(self, error: BaseException) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"Lost the Redis at {self._connector.shown}: {str(error).rstrip('.')}.", maybe_done=True
-        )
 
     async def _open_line(self) -> _Line:
         if self._line is None or self._line.broken is not None:
@@ -184,8 +161,8 @@ class AsyncRedisStore:
         return self._line
 
     async def _connect_line(self) -> None:
-        connection = await self._connector.connect_async()
-        self._line = _Line(connection, new_reader(), self._connector.timeout, lambda push: None)
+        writer = await self._connector.connect_async()
+        self._line = _Line(writer, self._connector.timeout, lambda push: None)
 
     async def _once(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Thousands of tasks may ask at once: one attempt answers for all who ask while it lasts."""
@@ -211,8 +188,7 @@ class AsyncRedisStore:
                     reply = await line.send("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
                 except UNREACHABLE as error:
                     raise self._lost(error) from error
-                if isinstance(reply, ErrorReply):
-                    raise refusal(reply, self._connector.shown) from reply
+                self._refuse_error(reply)
                 cursor, keys = reply
                 found.update(filter(None, (layout.scope_of(key.decode(errors="replace")) for key in keys)))
                 if cursor == b"0":
@@ -227,39 +203,27 @@ class AsyncRedisStore:
             await self._once(self._connect_listener)
 
     async def _connect_listener(self) -> None:
-        connection, reader = await self._connector.connect_async(), new_reader()
+        writer = await self._connector.connect_async()
+        line = _Line(writer, self._connector.timeout, self._pushed)
         try:
-            async with asyncio.timeout(self._connector.timeout):
-                tracking, subscribed = await self._greet(connection, reader)
+            tracking, subscribed = await asyncio.gather(
+                *(line.send(*greeting) for greeting in self._commands.greetings())
+            )
+            self._refuse_error(subscribed)
+        except StoreUnavailable:
+            line.close()
+            raise
         except UNREACHABLE as error:
-            await connection.disconnect(nowait=True)
+            line.close()
             raise self._lost(error) from error
-        if isinstance(subscribed, ErrorReply):
-            await connection.disconnect(nowait=True)
-            raise refusal(subscribed, self._connector.shown)
         self._tracks = not isinstance(tracking, ErrorReply)
-        self._listener = _Line(connection, reader, self._connector.timeout, self._pushed)
-        self._listener.on_lost = lambda: self._on_signals([("all",)])
-
-    async def _greet(self, connection: Any, reader: Any) -> list[Any]:
-        connection._writer.write(b"".join(self._commands.greetings()))
-        replies: list[Any] = []
-        while len(replies) < 2:
-            data = await connection._reader.read(65536)
-            if not data:
-                raise ConnectionError("the server closed the connection")
-            reader.feed(data)
-            while len(replies) < 2 and (message := reader.gets()) is not False:
-                replies.append(message)
-        return replies
+        self._listener = line
+        line.on_lost = lambda: self._on_signals([("all",)])
 
     def _pushed(self, push: list[Any]) -> None:
         signals = self._commands.read_push(push)
         if signals:
             self._on_signals(signals)
-
-    def unwatch(self, scope: str) -> None:
-        """Nothing to do: tracking ends with the next touch."""
 
     # ------------------------------------------------------------------ ending
 
@@ -270,8 +234,5 @@ class AsyncRedisStore:
         await asyncio.gather(*connecting, return_exceptions=True)
         for line in (self._line, self._listener):
             if line is not None:
-                await line.close()
+                line.close()
         self._line = self._listener = None
-
-    def forget(self) -> None:
-        """Nothing to do: a client's forked child opens a store of its own."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
+from ... import machine
 from ...errors import StoreUnavailable
 from ...pump import Pump
-from ..base import Operation, Queued, Scopes, Signal, new_client_id, settled
-from .commands import Commands, pack
-from .connect import UNREACHABLE, Connector, ErrorReply, Wire, is_error, refusal
+from ..base import Operation, Scopes, Signal
+from .commands import pack
+from .connect import UNREACHABLE, ErrorReply, Wire, is_error
+from .store import ATTEMPTS, RedisStoreBase
 
 if TYPE_CHECKING:
     from .. import _RedisConfig
-
-ATTEMPTS = 3
 
 
 class _Slot:
@@ -32,15 +32,12 @@ class _Slot:
         self.reply: Any = None
 
 
-class RedisStore:
+class RedisStore(RedisStoreBase):
     def __init__(self, config: _RedisConfig) -> None:
-        self._connector = Connector(config)
-        self._commands = Commands(config.layout, round(config.window * 1000), round(config.grace * 1000))
-        self._commands.client = new_client_id()
+        super().__init__(config)
         self._idle: deque[Wire] = deque()
         self._listener: Wire | None = None
         self._listener_lock = threading.RLock()
-        self._tracks = False
         self._slots: deque[_Slot] = deque()
 
     @property
@@ -69,42 +66,45 @@ class RedisStore:
             if is_error(reply, "READONLY") and attempt < ATTEMPTS - 1:
                 self._idle.clear()  # demoted: ask for the new master
                 continue
-            return settled(operation, self._read(operation, reply), sent)
+            return self._read(operation, reply, resent=sent)
         raise AssertionError
 
-    def call_many(self, operations: Sequence[Operation]) -> list[Any]:
-        """All in one go; an operation that failed is answered with its exception."""
-        answers: list[Any] = []
-        try:
-            replies = self._exchange([self._commands.encode(op) for op in operations])
-        except UNREACHABLE:
-            replies = None
-        for index, operation in enumerate(operations):
+    def call_many(self, operations: Sequence[Operation], patience: float) -> list[Any]:
+        """All in one go, for so many seconds; an operation that failed is answered with its exception."""
+        commands = [self._commands.encode(op) for op in operations]
+        deadline = machine.now() + patience
+        replies: list[Any] = []
+        for attempt in range(ATTEMPTS):
             try:
-                if replies is None:
-                    answers.append(self.call(operation))
-                else:
-                    answers.append(self._read(operation, replies[index]))
+                replies = self._exchange(commands, deadline)
+            except StoreUnavailable:
+                raise
+            except UNREACHABLE as error:
+                self._idle.clear()
+                if attempt == ATTEMPTS - 1 or isinstance(error, TimeoutError):
+                    raise self._lost(error) from error
+            else:
+                if not any(is_error(reply, "READONLY") for reply in replies):
+                    break
+                self._idle.clear()  # demoted: ask for the new master
+        answers: list[Any] = []
+        for operation, reply in zip(operations, replies, strict=True):
+            try:
+                answers.append(self._read(operation, reply))
             except StoreUnavailable as error:
                 answers.append(error)
         return answers
 
-    def _read(self, operation: Operation, reply: Any) -> Any:
-        if isinstance(reply, ErrorReply):
-            raise refusal(reply, self._connector.shown) from reply
-        return self._commands.decode(operation, reply)
-
-    def _lost(self, error: BaseException) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"Lost the Redis at {self._connector.shown}: {str(error).rstrip('.')}.", maybe_done=True
-        )
-
-    def _exchange(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+    def _exchange(self, commands: list[tuple[Any, ...]], deadline: float | None = None) -> list[Any]:
         """Send the commands, read their replies; a script that the server lacks is sent along."""
+        timeout = self._connector.timeout
+        if deadline is not None:
+            timeout = min(timeout, max(0.01, deadline - machine.now()))
         try:
             wire = self._idle.pop()
         except IndexError:
-            wire = self._connector.connect()
+            wire = self._connector.connect(timeout)
+        wire.timeout = timeout
         try:
             wire.send(b"".join(map(pack, commands)))
             replies = [wire.receive() for _ in commands]
@@ -137,8 +137,7 @@ class RedisStore:
                     raise
                 except UNREACHABLE as error:
                     raise self._lost(error) from error
-                if isinstance(reply, ErrorReply):
-                    raise refusal(reply, self._connector.shown) from reply
+                self._refuse_error(reply)
                 cursor, keys = reply
                 found.update(filter(None, (layout.scope_of(key.decode(errors="replace")) for key in keys)))
                 if cursor == b"0":
@@ -156,16 +155,17 @@ class RedisStore:
                 return
             wire = self._connector.connect()
             try:
-                tracking, subscribe = self._commands.greetings()
-                wire.send(tracking + subscribe)
+                wire.send(b"".join(map(pack, self._commands.greetings())))
                 self._tracks = not isinstance(wire.receive(), ErrorReply)
                 subscribed = wire.receive()
             except UNREACHABLE as error:
                 wire.close()
                 raise self._lost(error) from error
-            if isinstance(subscribed, ErrorReply):
+            try:
+                self._refuse_error(subscribed)
+            except StoreUnavailable:
                 wire.close()
-                raise refusal(subscribed, self._connector.shown)
+                raise
             self._slots.clear()
             self._listener = wire
 
@@ -184,13 +184,11 @@ class RedisStore:
                         self._hang_up(wire)
             if wire is not None:
                 deadline = pump.deadline(self._connector.timeout)
-                pump.wait(slot, lambda: slot.done or self._listener is not wire, deadline)
+                if not pump.wait(slot, lambda: slot.done or self._listener is not wire, deadline):
+                    self._hang_up(wire)  # it is silent: nobody would be woken over it either
             if slot.done and isinstance(slot.reply, list):
                 return self._commands.decode(operation, slot.reply)
-        reply = self.call(operation)
-        if isinstance(reply, Queued) and not self._tracks:
-            reply = reply._replace(look_in=min(reply.look_in, 1000))  # nobody tells: look more often
-        return reply
+        return self._read_untracked(self.call(operation))
 
     def read(self, timeout: float, bell: int) -> tuple[list[object], list[Signal]]:
         """Wait for messages: finished slots, and signals."""
@@ -216,9 +214,6 @@ class RedisStore:
                 ready.append(slot)
         return ready, signals
 
-    def unwatch(self, scope: str) -> None:
-        """Nothing to do: tracking ends with the next touch."""
-
     def _hang_up(self, wire: Wire) -> None:
         with self._listener_lock:
             if self._listener is wire:
@@ -232,6 +227,3 @@ class RedisStore:
             self._idle.pop().close()
         if self._listener is not None:
             self._hang_up(self._listener)
-
-    def forget(self) -> None:
-        """Nothing to do: a client's forked child opens a store of its own."""

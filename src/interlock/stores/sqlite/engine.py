@@ -35,9 +35,6 @@ _SCHEMA = Path(__file__).with_name("schema.sql")
 _LEASE = "lock_id, record, fence, permits, expires, offered, bound, client, realm, pid, started"
 _WAITER = "place, lock_id, identity, ttl, permits, bound, client, realm, pid, started"
 
-# A connection must not be closed in a process that did not open it: it is left open there.
-_inherited: list[sqlite3.Connection] = []
-
 
 class _Lease(NamedTuple):
     lock_id: str
@@ -180,6 +177,7 @@ class Engine:
             for table in ("leases", "waiters"):
                 db.execute(f"DELETE FROM {table} WHERE substr(realm, 1, ?) != ?", (len(boot), boot))
             db.execute("DELETE FROM leases WHERE expires <= ?", (now,))
+            db.execute("DELETE FROM seen WHERE scope NOT IN (SELECT scope FROM waiters)")
         except sqlite3.OperationalError as error:
             if not isinstance(self._failure(error), Busy):
                 raise
@@ -212,10 +210,7 @@ class Engine:
 
     def close(self) -> None:
         if self._db is not None:
-            if os.getpid() == self._pid:
-                self._db.close()
-            else:
-                _inherited.append(self._db)
+            self._db.close()
             self._db = None
 
     # ------------------------------------------------------------------ operations
@@ -239,8 +234,18 @@ class Engine:
         for lease in leases:
             if lease.lock_id == op.lock_id:
                 db.execute(
-                    "UPDATE leases SET expires = ?, offered = 0, bound = ? WHERE scope = ? AND lock_id = ?",
-                    (self._now + op.ttl, op.renews, op.scope, op.lock_id),
+                    "UPDATE leases SET expires = ?, offered = 0, bound = ?, client = ?, realm = ?, pid = ?,"
+                    " started = ? WHERE scope = ? AND lock_id = ?",
+                    (
+                        self._now + op.ttl,
+                        op.renews,
+                        self.client,
+                        self.realm,
+                        self._pid,
+                        self._started,
+                        op.scope,
+                        op.lock_id,
+                    ),
                 )
                 at = holder_from_json(lease.record).locked_at
                 return Granted(lease.fence, at or "", len(leases))
@@ -295,11 +300,14 @@ class Engine:
         was_head = self._first_living(db, op.scope)
         left = db.execute("DELETE FROM waiters WHERE scope = ? AND lock_id = ?", (op.scope, op.lock_id))
         if left.rowcount:
+            self._forget_if_empty(db, op.scope)
             if was_head is not None and was_head.lock_id == op.lock_id:
                 self._hand_over(db, op.scope, leases)
                 self._tell_head(db, op.scope)
             return Done()
-        return Gone(leases[0].holder(self._now) if leases else None)
+        # A permit that is not there may well have been released, whoever holds the others.
+        alone = leases and leases[0].permits == 1
+        return Gone(leases[0].holder(self._now) if alone else None)
 
     def _renew(self, db: sqlite3.Connection, op: Renew) -> Done | Gone:
         leases = self._leases(db, op.scope)
@@ -311,7 +319,8 @@ class Engine:
         )
         head = self._first_living(db, op.scope)
         if head is not None:
-            self._wake(head, f"renewed\n{op.scope}\n{op.ttl}")
+            ends = [op.ttl, *(x.expires - self._now for x in leases if x.lock_id != op.lock_id)]
+            self._wake(head, f"renewed\n{op.scope}\n{min(ends)}")
         return Done()
 
     def _break(self, db: sqlite3.Connection, scope: str) -> tuple[Holder, ...]:
@@ -436,6 +445,9 @@ class Engine:
 
     def _leave_queue(self, db: sqlite3.Connection, scope: str, waiter: _Waiter) -> None:
         db.execute("DELETE FROM waiters WHERE scope = ? AND place = ?", (scope, waiter.place))
+        self._forget_if_empty(db, scope)
+
+    def _forget_if_empty(self, db: sqlite3.Connection, scope: str) -> None:
         if db.execute("SELECT 1 FROM waiters WHERE scope = ? LIMIT 1", (scope,)).fetchone() is None:
             db.execute("DELETE FROM seen WHERE scope = ?", (scope,))
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ..base import Acquire, Busy, Operation, Queued, Release, Show, Signal
 from .engine import Engine, Wake
 from .mailbox import Mailbox, ring
+
+MAILBOX_SIZE = 10  # messages; Linux's default, and what is beyond it is dropped
 
 if TYPE_CHECKING:
     from .. import _SqliteConfig
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 class LocalStore:
     def __init__(self, config: _SqliteConfig) -> None:
         self._engine = Engine(config.file, config.window)
+        self._lock = threading.RLock()
         self._mailbox: Mailbox | None = None
         self._watched: dict[str, dict[int, int]] = {}  # scope -> pid -> pidfd
 
@@ -24,6 +28,10 @@ class LocalStore:
         return self._mailbox is not None
 
     def _run(self, operation: Operation) -> Any:
+        with self._lock:
+            return self._run_alone(operation)
+
+    def _run_alone(self, operation: Operation) -> Any:
         answer, wakes = self._engine.run(operation)
         self._ring(wakes, operation)
         if isinstance(operation, Acquire) and isinstance(answer, Queued):
@@ -49,9 +57,12 @@ class LocalStore:
         assert self._mailbox is not None
         messages = self._mailbox.drain()
         signals: list[Signal] = [tuple(text.split("\n")) for text in messages if "\n" in text]
-        if "claim" in messages:
+        if len(messages) >= MAILBOX_SIZE:
+            signals.append(("all",))  # there may have been more than it holds
+        elif "claim" in messages:
             try:
-                signals += [("claim", *offer) for offer in self._engine.offers()]
+                with self._lock:
+                    signals += [("claim", *offer) for offer in self._engine.offers()]
             except Busy:
                 signals.append(("all",))
         return signals
@@ -78,10 +89,19 @@ class LocalStore:
         os.close(pidfd)
 
     def unwatch(self, scope: str) -> None:
-        for pidfd in self._watched.pop(scope, {}).values():
-            self._unwatch_pid(pidfd)
+        with self._lock:
+            for pidfd in self._watched.pop(scope, {}).values():
+                self._unwatch_pid(pidfd)
 
-    # ------------------------------------------------------------------ ending
+    # ------------------------------------------------------------------ forking and ending
+
+    def hold_still(self) -> None:
+        """Before a fork. SQLite can't be carried over into a child, not even to be left alone there."""
+        self._lock.acquire()
+        self._engine.close()
+
+    def go_on(self) -> None:
+        self._lock.release()
 
     def _shut(self) -> None:
         for scope in list(self._watched):
@@ -99,4 +119,3 @@ class LocalStore:
         self._watched = {}
         if self._mailbox is not None:
             self._mailbox.forget()
-        self._engine.close()

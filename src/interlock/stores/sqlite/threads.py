@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import select
-import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import StoreUnavailable
 from ...pump import Pump
@@ -13,23 +12,15 @@ from ..base import Busy, Operation, Signal
 from .local import LocalStore
 from .mailbox import ring
 
-if TYPE_CHECKING:
-    from .. import _SqliteConfig
-
 
 class SqliteStore(LocalStore):
-    def __init__(self, config: _SqliteConfig) -> None:
-        super().__init__(config)
-        self._lock = threading.RLock()
-
     def call(self, operation: Operation) -> Any:
-        with self._lock:
-            return self._run(operation)
+        return self._run(operation)
 
     def call_tracked(self, operation: Operation, pump: Pump) -> Any:
         return self.call(operation)
 
-    def call_many(self, operations: Sequence[Operation]) -> list[Any]:
+    def call_many(self, operations: Sequence[Operation], patience: float) -> list[Any]:
         """An operation that failed is answered with its exception."""
         answers: list[Any] = []
         for operation in operations:

@@ -5,16 +5,11 @@ local WAITERS, SEEN, HOLDERS = KEYS[5], KEYS[6], KEYS[8]
 local min, max = math.min, math.max
 local now = clock[1] * 1000 + floor(clock[2] / 1000)
 
-local state, due, till = 'F', nil, nil
-if memo then
-  local s, d, t = string.match(memo, '^(%a) %d+ ?(%d*) ?(%d*)$')
-  if s then state, due, till = s, tonumber(d), tonumber(t) end
-end
+local state = memo and string.sub(memo, 1, 1) or 'F'
 
-local function remember(new_state, px, new_due, new_till)
-  state, due, till = new_state, new_due, new_till
-  memo = state .. ' ' .. fence_in_memo()
-  if due then memo = format('%s %.0f %.0f', memo, due, till) end
+local function remember(new_state, px, released, orphan)
+  state = new_state
+  memo = state .. ' ' .. fence_in_memo() .. ' ' .. (released or released_in_memo()) .. (orphan or '')
   call('SET', MEMO, memo, 'PX', format('%.0f', px))
 end
 
@@ -22,8 +17,8 @@ end
 
 local crowd = 0  -- unexpired holders, on a scope of more than one permit
 
-local function is_shared(record)
-  return string.find(record, '"permits":', 1, true) ~= nil
+local function is_shared(record)  -- one of ours, not a foreign one with a field of that name
+  return string.find(record, '"permits":%d+,"locked_at":"[^"]*","fence":%d') ~= nil
 end
 
 -- Show the crowd to those who read only counter and sidecar. A foreign sidecar is left as it is.
@@ -75,19 +70,30 @@ end
 
 -- ---------------------------------------------------------------- foreign holders
 
--- Something stands that no living holder vouches for. It is respected until it would have ended when it
--- was first seen, or for the grace where it has no end, or where it is what is left of a lease of ours
--- that contenders kept alive. `ends` in ms, nil for never. Answers whether its time is over.
-local function orphan_is_due(ends, ours)
-  if state == 'O' and due and now <= till then return now >= due end
-  local wait, keep = ends, WINDOW
-  if not ends then
-    wait, keep = GRACE, 600000
-  elseif ours then
-    wait = min(ends, GRACE)
+-- What was left without an end, by an n8n that was killed or by one that is just about to set it.
+local function end_in_grace(key)
+  call('PEXPIRE', key, GRACE)
+  return GRACE
+end
+
+-- A counter stands that no sidecar vouches for. It is respected until it would have ended when it was first
+-- seen; a remnant, which is what contenders keep alive of a lease of ours, for the grace at the most.
+-- Contenders count up before they prolong: one that counts less than before, or ends later without
+-- counting more, is a new hold. Answers the ms that are left to it.
+local function orphan_ends_in()
+  local count, ends = tonumber(counter) or 0, call('PTTL', COUNTER)
+  if ends < 0 then
+    ends = end_in_grace(COUNTER)
+  elseif state == 'O' then
+    local due, till, seen, seen_end = string.match(memo, '(%d+) (%d+) (%d+) (%d+)$')
+    local same = count > tonumber(seen) or (count == tonumber(seen) and now + ends <= seen_end + 100)
+    if same and now <= tonumber(till) then return due - now end
   end
-  remember('O', wait + HOUR, now + wait, now + wait + keep)
-  return false
+  local left = ends
+  if state == 'L' and count > 1 then left = min(ends, GRACE) end
+  local due = now + left
+  remember('O', left + HOUR, nil, format(' %.0f %.0f %.0f %.0f', due, due + 600000, count, now + ends))
+  return left
 end
 
 -- ---------------------------------------------------------------- who may have it
@@ -98,19 +104,9 @@ local function admits(wanted)
   ends_in = nil
   if meta and not is_shared(meta) then
     local left = call('PTTL', META)
-    if left >= 0 then
-      ends_in = left
-    elseif counter then
-      left = call('PTTL', COUNTER)
-      if left >= 0 then ends_in = left end
-    elseif orphan_is_due(nil, false) then
-      call('DEL', META)
-      meta = false
-      return true
-    else
-      ends_in = due - now
-    end
-    if state == 'O' and (counter or left >= 0) then remember('F', HOUR) end
+    if left < 0 then left = counter and call('PTTL', COUNTER) or end_in_grace(META) end
+    if left >= 0 then ends_in = left end
+    if state == 'O' then remember('F', HOUR) end
     return false
   end
   if crowd > 0 then
@@ -119,14 +115,11 @@ local function admits(wanted)
     return false
   end
   if counter then
-    local left = call('PTTL', COUNTER)
-    if orphan_is_due(left >= 0 and left or nil, state == 'L') then
-      call('DEL', COUNTER)
-      counter = false
-      return true
-    end
-    ends_in = due - now
-    return false
+    ends_in = orphan_ends_in()
+    if ends_in > 0 then return false end
+    call('DEL', COUNTER)
+    counter, ends_in = false, nil
+    return true
   end
   return true
 end
@@ -141,7 +134,7 @@ local function grant(id, identity, ttl, permits, hold, note)
   call('ZADD', PERMITS, now + hold, id)
   call('HSET', HOLDERS, id, record)
   mirror()
-  memo = 'L ' .. fence
+  memo = 'L ' .. fence .. ' ' .. released_in_memo()
   remember('L', ttl + DAY)
   return { 1, tonumber(fence), at, crowd }
 end
@@ -193,7 +186,10 @@ local function hand_over(caller)
   local granted = nil
   while true do
     local id, client, ttl, permits, identity = first_living()
-    if not id or not admits(permits) then return granted end
+    if not id or not admits(permits) then
+      if granted and id then wake(client, 'head', SCOPE) end
+      return granted
+    end
     leave_queue(id)
     if id == caller then
       granted = grant(id, identity, ttl, permits, ttl, '')

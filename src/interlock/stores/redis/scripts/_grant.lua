@@ -29,7 +29,7 @@ local function grant_alone(identity, ttl, hold, note)
   local record, fence, at = new_record(identity, note)
   call('SET', COUNTER, 1, 'PX', hold)
   call('SET', META, record, 'PX', hold)
-  memo = 'L ' .. fence
+  memo = 'L ' .. fence .. ' ' .. released_in_memo()
   call('SET', MEMO, memo, 'PX', format('%.0f', ttl + DAY))
   counter, meta = '1', record
   return { 1, tonumber(fence), at, 1 }

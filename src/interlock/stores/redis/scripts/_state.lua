@@ -3,7 +3,8 @@
 --
 -- KEYS  1 counter  n8n-lock-<scope>       integer; whoever made it 1 holds the lock (n8n's rule)
 --       2 sidecar  n8n-lock-<scope>:meta  JSON of the holder: the truth, of which the counter is a mirror
---       3 memo     '<state> <last fence> [<due> <until>]'; state L leased, F released, B broken, O orphan seen
+--       3 memo     '<state> <last fence> <last released fence> [<orphan>]'; state L leased, F released,
+--                  B broken, O orphan seen: '<due> <until> <its count> <its end>'
 --       4 queue    zset: lock_id -> place, first come first
 --       5 waiters  hash: lock_id -> '<client> <ttl> <permits> <identity>'
 --       6 seen     zset: client -> when it was last heard of
@@ -29,4 +30,8 @@ end
 
 local function fence_in_memo()
   return memo and string.match(memo, '^%a (%d+)') or '0'
+end
+
+local function released_in_memo()
+  return memo and string.match(memo, '^%a %d+ (%d+)') or '0'
 end

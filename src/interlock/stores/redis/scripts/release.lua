@@ -7,20 +7,20 @@ local id, opening, fence = ARGV[5], ARGV[6], ARGV[7]
 --#include _state
 
 local function free()
+  local last = fence_in_memo()
+  local ours = string.find(meta, '"fence":', 1, true)
+  memo = 'F ' .. last .. ' ' .. (ours and last or released_in_memo())
   call('DEL', COUNTER, META)
-  call('SET', MEMO, 'F ' .. fence_in_memo(), 'PX', HOUR)
+  call('SET', MEMO, memo, 'PX', HOUR)
   counter, meta = false, false
 end
 
-if not meta and memo == 'F ' .. fence then return { 1 } end  -- an earlier try, whose answer was lost
-
-if others == 0 then
-  if not meta then return { 0 } end
-  if is_mine(meta, id, opening) then
-    free()
-    return { 1 }
-  end
+if others == 0 and meta and is_mine(meta, id, opening) then
+  free()
+  return { 1 }
 end
+if fence ~= '0' and fence == released_in_memo() then return { 1 } end  -- the first of two tries has done it
+if others == 0 and not meta then return { 0 } end
 
 --#include _grant
 --#include _crowd
@@ -31,10 +31,11 @@ if meta and not is_shared(meta) and is_mine(meta, id, opening) then
   return { 1 }
 end
 
-if crowd > 0 and call('HEXISTS', HOLDERS, id) == 1 then
+local held = crowd > 0 and call('HGET', HOLDERS, id)
+if held then
   drop_permit(id)
   mirror()
-  if crowd == 0 then remember('F', HOUR) end
+  remember(crowd == 0 and 'F' or 'L', max(HOUR, call('PTTL', MEMO)), string.match(held, '"fence":(%d+)'))
   hand_over()
   return { 1 }
 end
@@ -49,5 +50,6 @@ if others > 0 and call('ZSCORE', QUEUE, id) then
   return { 1 }
 end
 
-if meta then return { 0, meta, call('PTTL', META) } end
+-- A permit that is not there may well have been released, whoever holds the others.
+if meta and not is_shared(meta) then return { 0, meta, call('PTTL', META) } end
 return { 0 }

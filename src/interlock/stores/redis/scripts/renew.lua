@@ -14,14 +14,19 @@ if not held and not (meta and not is_shared(meta) and is_mine(meta, id, opening)
   return { 0 }
 end
 
--- Said before it is done: the invalidations that follow then tell the waiter nothing new.
+local ends_in = ttl
+if held then
+  call('ZADD', PERMITS, now + ttl, id)
+  ends_in = call('ZRANGE', PERMITS, 0, 0, 'WITHSCORES')[2] - now
+end
+
+-- Said before the mirror shows it: the invalidations that follow then tell the waiter nothing new.
 if others > 0 then
   local waiting, client = first_living()
-  if waiting then wake(client, 'renewed', SCOPE, format('%d', ttl)) end
+  if waiting then wake(client, 'renewed', SCOPE, format('%d', ends_in)) end
 end
 
 if held then
-  call('ZADD', PERMITS, now + ttl, id)
   mirror()
 else
   call('PEXPIRE', META, ttl)
