@@ -113,6 +113,8 @@ class _Lease(Held):
         except StoreUnavailable as error:
             self._released = False  # so that it can be tried again
             self._maybe_released |= error.maybe_done
+            if lost:  # the store could not change that
+                raise LeaseLost(self.scope, self.lock_id, self.lost_because or "") from error
             raise
         except BaseException:  # interrupted: it was carried out all the same, or nearly
             self._released, self._maybe_released = False, True

@@ -59,10 +59,10 @@ def optional_text(what: str, value: Any) -> str | None:
 def _number(what: str, value: Any, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidInput(
-            f"{what} must be a number of seconds from {low:g} to {high:g}, not {brief(value)}."
+            f"{what} must be a number of seconds from {low:g} to {high:.0f}, not {brief(value)}."
         )
     if not low <= value <= high:
-        raise InvalidInput(f"{what} must be from {low:g} to {high:g} seconds, not {brief(value)}.")
+        raise InvalidInput(f"{what} must be from {low:g} to {high:.0f} seconds, not {brief(value)}.")
     return float(value)
 
 

@@ -115,8 +115,8 @@ class TestLostReplies:
         eventually(lambda: direct.show("s").waiting == 1)
         behind = background(direct.acquire, "s", wait=30)
         eventually(lambda: direct.show("s").waiting == 2)
-        with direct_channels(direct) as channels:
-            eventually(lambda: len(channels()) == 2)
+        with listening(direct) as clients:
+            eventually(lambda: len(clients()) == 2)
         holder.release()
         lease = waiter.result(15)
         assert [h.lock_id for h in direct.show("s").holders] == [lease.lock_id]
@@ -173,10 +173,11 @@ class TestCuts:
         eventually(lambda: direct.show("s").waiting == 1)
         behind = background(direct.acquire, "s", wait=30)
         eventually(lambda: direct.show("s").waiting == 2)
-        with direct_channels(direct) as channels:
+        with listening(direct) as clients:
             for _ in range(5):
+                before = clients()
                 proxy.cut()
-                eventually(lambda: len(channels()) == 2)
+                eventually(lambda before=before: len(clients() - before) == 1 and len(clients()) == 2)
         holder.release()
         lease = waiter.result(15)
         assert not behind.done()
@@ -203,11 +204,12 @@ class TestCuts:
 
 
 @contextlib.contextmanager
-def direct_channels(direct):
+def listening(direct):
+    """The server's ids of the connections over which somebody listens."""
     import redis
 
     with redis.Redis.from_url(direct.url, decode_responses=True) as foreign:
-        yield lambda: foreign.pubsub_channels("interlock:wake:*")
+        yield lambda: {client["id"] for client in foreign.client_list(_type="pubsub")}
 
 
 class TestDelays:

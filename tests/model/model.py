@@ -50,26 +50,6 @@ class Foreign:
     was_shared: bool = False
     count: int = 1
     ends: float | None = None  # of the counter
-    after_a_loss: bool = False  # the last lease of Interlock's was not released
-    seen: float | None = None  # since when Interlock knows of a counter that nobody vouches for
-    seen_count: int = 0
-    seen_end: float = 0.0
-    looks_dead: bool = False  # cannot be told from what a crash left, so it is respected for the grace only
-    overdue: bool = False
-
-    def look(self, at: float, grace: float) -> None:
-        """Interlock sees a counter without a sidecar. What has no end is given one."""
-        counted_up = self.count > self.seen_count
-        known = self.seen is not None and self.count >= self.seen_count
-        if self.ends is None:
-            known, self.ends = False, at + grace
-        elif known and not counted_up:
-            known = self.ends <= self.seen_end + 0.1
-        if not known:
-            self.seen, self.seen_count, self.seen_end, self.overdue = at, self.count, self.ends, False
-            no_end = self.ends <= at + grace
-            self.looks_dead = no_end or (self.after_a_loss and self.count > 1)
-            self.after_a_loss = False
 
     @property
     def has_sidecar(self) -> bool:
@@ -81,6 +61,22 @@ class Foreign:
 
 
 @dataclass
+class Sight:
+    """What Interlock remembers of a counter without a sidecar. The next may not be told from it."""
+
+    since: float
+    count: int
+    ends: float
+    looks_dead: bool  # like what a crash left, so it is respected for the grace only
+    overdue: bool = False
+
+    def is_of(self, foreign: Foreign) -> bool:
+        if foreign.ends is None or foreign.count < self.count:
+            return False
+        return foreign.count > self.count or foreign.ends <= self.ends + 0.1
+
+
+@dataclass
 class Scope:
     skips_the_deaf: bool
     """Whether the store notices, when it hands over, that a client is gone."""
@@ -88,6 +84,7 @@ class Scope:
     leases: list[Lease] = field(default_factory=list)
     queue: list[Wish] = field(default_factory=list)
     foreign: Foreign | None = None
+    sight: Sight | None = None
     counter: str = "whole"
     """What contenders did to the counter of a lease: whole, cut (ends too early) or lost."""
     deaf: set[Client] = field(default_factory=set)
@@ -115,6 +112,18 @@ class Scope:
 
     # ------------------------------------------------------------------ operations
 
+    def look(self, at: float, grace: float) -> None:
+        """Interlock sees what n8n left. A counter without sidecar and end is given one."""
+        foreign = self.foreign
+        if foreign is None or foreign.has_sidecar:
+            self.sight = None
+        elif self.sight is None or not self.sight.is_of(foreign):
+            remnant = self.ended_by_itself and self.sight is None and foreign.count > 1
+            looks_dead = remnant or foreign.ends is None
+            foreign.ends = foreign.ends or at + grace
+            self.sight = Sight(at, foreign.count, foreign.ends, looks_dead)
+            self.ended_by_itself = False
+
     def acquire(self, wish: Wish, queue: bool, at: Any) -> Lease | None:
         """The lease, or None for whoever waits or was refused."""
         lease = self.lease(wish.lock_id)
@@ -137,7 +146,7 @@ class Scope:
         """Whether there was something to release."""
         lease, wish = self.lease(lock_id), self.wish(lock_id)
         if self.foreign is not None and self.foreign.has_sidecar and self.foreign.lock_id == lock_id:
-            self.foreign = None
+            self.foreign = self.sight = None
         elif lease is not None:
             self.leases.remove(lease)
             self.counter = "whole"
@@ -165,7 +174,7 @@ class Scope:
 
     def break_(self, at: Any) -> None:
         self.leases.clear()
-        self.foreign = None
+        self.foreign = self.sight = None
         self.ended_by_itself = False
         self._hand_over(at)
 
@@ -225,6 +234,7 @@ class Scope:
 
     def _grant(self, wish: Wish, at: Any, offered: bool) -> Lease:
         self.granted += 1
+        self.sight = None
         lease = Lease(
             wish.lock_id,
             wish.client,

@@ -133,27 +133,34 @@ class ScopeMachine(RuleBasedStateMachine):
         return self.backend.clients[number % CLIENTS]
 
     def do(self, client: int, operation: Any) -> tuple[Any, Moment]:
-        foreign = self.model.foreign
+        foreign, queue = self.model.foreign, self.model.queue
+        looks = isinstance(operation, protocol.Acquire) or (  # as does whoever hands over
+            isinstance(operation, Release) and len(queue) > 1 and queue[0].lock_id == operation.lock_id
+        )
         begun = time.monotonic()
         reply = self.backend.stores[client].call(operation)
         at = Moment(begun, time.monotonic())
-        if foreign is not None and not foreign.has_sidecar and not isinstance(operation, Break):
-            self._settle_orphan(foreign, isinstance(operation, protocol.Acquire), at)
+        if foreign is not None and not isinstance(operation, Break):
+            self._settle_foreign(foreign, looks, at)
         return reply, at
 
-    def _settle_orphan(self, foreign: Foreign, looked: bool, at: Moment) -> None:
+    def _settle_foreign(self, foreign: Foreign, looked: bool, at: Moment) -> None:
         """A counter that nobody vouches for may be cleared away, but neither too early nor too late."""
         assert self.n8n is not None
         cleared = not self.n8n.exists(self.counter) or bool(self.n8n.exists(self.sidecar))
-        known_for = at.after - (foreign.seen or at.before)
-        if cleared:
+        if cleared and not foreign.has_sidecar:
+            sight = self.model.sight
             is_mirror = foreign.stage == "leftover" and foreign.was_shared
-            assert foreign.looks_dead or is_mirror, "a foreign hold was not respected until it expired"
-            assert known_for >= GRACE or is_mirror, "an orphan was not respected for the grace"
+            if not is_mirror:
+                assert sight is not None, "a foreign hold was not respected at all"
+                assert sight.is_of(foreign), "a foreign hold was taken for an older one"
+                assert sight.looks_dead, "a foreign hold was not respected until it expired"
+                assert at.after - sight.since >= GRACE, "an orphan was not respected for the grace"
             self.model.foreign = None
         elif looked:
-            foreign.look(at.before, GRACE)
-            assert not (foreign.overdue and foreign.looks_dead), "an orphan is respected for ever"
+            self.model.look(at.before, GRACE)
+            sight = self.model.sight
+            assert not (sight and sight.overdue and sight.looks_dead), "an orphan is respected for ever"
 
     def acquire_as(
         self, client: int, lock_id: str, *, permits: int, ttl: int, queue: bool, place: bool
@@ -296,7 +303,6 @@ class ScopeMachine(RuleBasedStateMachine):
                 was_shared=lease.permits > 1,
                 count=count,
                 ends=time.monotonic() + 7200,
-                after_a_loss=True,
             )
 
     @precondition(lambda self: self.model.queue and len(self.model.deaf) < CLIENTS)
@@ -313,7 +319,7 @@ class ScopeMachine(RuleBasedStateMachine):
     def n8n_counts(self) -> None:
         assert self.n8n is not None
         assert self.n8n.incr(self.counter) == 1, "the scope is free, but n8n does not get it"
-        self.model.foreign = Foreign(N8N_ID, "counted", after_a_loss=self.model.ended_by_itself)
+        self.model.foreign = Foreign(N8N_ID, "counted")
 
     @precondition(lambda self: self.model.foreign is not None and self.model.foreign.lock_id is not None)
     @rule()
@@ -397,7 +403,7 @@ class ScopeMachine(RuleBasedStateMachine):
             assert self.n8n.incr(self.counter) == 1
             self.n8n.expire(self.counter, 5000)
             self.model.lapse(self.model.leases[0])
-            self.model.foreign = Foreign(N8N_ID, "timed")
+            self.model.foreign = Foreign(N8N_ID, "timed", ends=time.monotonic() + 5000)
             self.n8n_goes_on()
             self.n8n_goes_on()
 
@@ -424,13 +430,15 @@ class ScopeMachine(RuleBasedStateMachine):
     def renew_for_n8n(self, number: int) -> None:
         self.renew(number, N8N_ID, 5_000_000)
 
-    @precondition(lambda self: self.model.foreign is not None and self.model.foreign.seen and not self.waited)
+    @precondition(lambda self: self.model.sight is not None and not self.waited)
     @rule()
     def the_grace_passes(self) -> None:
         foreign = self.model.foreign
-        assert foreign is not None
-        self.waited = foreign.overdue = True
+        assert self.model.sight is not None
+        self.waited = self.model.sight.overdue = True
         time.sleep(GRACE + 0.01)
+        if foreign is None:
+            return
         if foreign.ends is not None and foreign.ends < time.monotonic():  # the end that it was given
             assert self.n8n is not None
             assert not self.n8n.exists(self.counter), "what has no end stays for ever"

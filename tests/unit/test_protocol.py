@@ -7,7 +7,7 @@ import pytest
 from interlock import LockHeld, StoreUnavailable, WaitTimeout, machine, protocol
 from interlock.model import Holder
 from interlock.protocol import Await, Call, Enter, Leave, Listen, Sleep
-from interlock.room import Place, Room
+from interlock.room import Room
 from interlock.stores.base import Done, Granted, Queued, Refused, Release
 
 GRANT = Granted(7, "2026-01-01T00:00:00.000Z", 1)

@@ -27,6 +27,8 @@ class RedisStoreBase:
         self._refuse_error(reply)
         answer = self._commands.decode(operation, reply)
         if resent and isinstance(operation, Release) and not operation.fence and isinstance(answer, Gone):
+            if answer.holder is None:
+                return answer  # given up by now, by whichever of the tries
             # Without a fence the server can't tell whether the first has done it.
             raise StoreUnavailable(
                 f"Lost the Redis at {self._connector.shown} during the release; the scope has been given up,"

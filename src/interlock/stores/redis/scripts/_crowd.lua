@@ -92,7 +92,7 @@ local function orphan_ends_in()
   local left = ends
   if state == 'L' and count > 1 then left = min(ends, GRACE) end
   local due = now + left
-  remember('O', left + HOUR, nil, format(' %.0f %.0f %.0f %.0f', due, due + 600000, count, now + ends))
+  remember('O', left + HOUR, nil, format(' %.0f %.0f %.0f %.0f', due, due + 60000, count, now + ends))
   return left
 end
 
