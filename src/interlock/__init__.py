@@ -1,6 +1,5 @@
 """Locks, semaphores and leases shared by Python programs, n8n workflows and shell commands."""
 
-from .client import AsyncInterlock, Interlock
 from .errors import (
     InterlockError,
     InvalidInput,
@@ -12,6 +11,8 @@ from .errors import (
 )
 from .lease import AsyncLease, Lease
 from .model import Broken, Holder, Released, Renewed, ScopeInfo, Waiter
+from .tasks import AsyncInterlock
+from .threads import Interlock
 
 __all__ = [
     "AsyncInterlock",

@@ -17,7 +17,9 @@ from .protocol import AcquireOptions, Effect, Request, Won
 from .renewal import Held, taken_by
 
 if TYPE_CHECKING:
-    from .client import AsyncInterlock, Interlock, _Client
+    from .client import Client
+    from .tasks import AsyncInterlock
+    from .threads import Interlock
 
 
 class _Lease(Held):
@@ -26,7 +28,7 @@ class _Lease(Held):
     acquired = True
 
     def __init__(
-        self, client: _Client, won: Won, keys: tuple[str, str], on_lost: Callable[[Any], object] | None
+        self, client: Client, won: Won, keys: tuple[str, str], on_lost: Callable[[Any], object] | None
     ) -> None:
         req, grant = won.request, won.grant
         self._client = client
@@ -199,7 +201,7 @@ class _Block:
 
     def __init__(
         self,
-        client: _Client,
+        client: Client,
         scope: str,
         options: AcquireOptions,
         on_lost: Callable[[Any], object] | None,

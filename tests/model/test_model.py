@@ -28,7 +28,19 @@ from hypothesis.stateful import (
 from interlock import protocol
 from interlock.model import Holder, ScopeInfo
 from interlock.stores import configure
-from interlock.stores.base import Break, Done, Gone, Granted, Queued, Refused, Release, Renew, Scopes, Show
+from interlock.stores.base import (
+    Acquire,
+    Break,
+    Done,
+    Gone,
+    Granted,
+    Queued,
+    Refused,
+    Release,
+    Renew,
+    Scopes,
+    Show,
+)
 from interlock.stores.redis.layout import Layout
 
 from .model import Foreign, Lease, Scope, Wish
@@ -134,7 +146,7 @@ class ScopeMachine(RuleBasedStateMachine):
 
     def do(self, client: int, operation: Any) -> tuple[Any, Moment]:
         foreign, queue = self.model.foreign, self.model.queue
-        looks = isinstance(operation, protocol.Acquire) or (  # as does whoever hands over
+        looks = isinstance(operation, Acquire) or (  # as does whoever hands over
             isinstance(operation, Release) and len(queue) > 1 and queue[0].lock_id == operation.lock_id
         )
         begun = time.monotonic()

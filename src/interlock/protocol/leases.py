@@ -1,8 +1,4 @@
-"""What an operation does, step by step, without doing any of it.
-
-Each operation is a generator that yields what it needs (an effect) and is sent the result. `client`
-runs them, once for threads and once for tasks, so that there is one protocol.
-"""
+"""Taking a lease, keeping it, giving it back, and looking who has it."""
 
 from __future__ import annotations
 
@@ -14,16 +10,15 @@ from collections.abc import Generator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
-from . import machine, validate
-from .errors import ClientClosed, InvalidInput, LockHeld, NotOwner, StoreUnavailable, WaitTimeout
-from .model import Broken, Holder, Released, Renewed, ScopeInfo
-from .room import Place, Room
-from .stores.base import (
+from .. import machine, validate
+from ..errors import ClientClosed, InvalidInput, LockHeld, NotOwner, StoreUnavailable, WaitTimeout
+from ..model import Broken, Holder, Released, Renewed, ScopeInfo
+from ..room import Place, Room
+from ..stores.base import (
     Acquire,
     Break,
     Gone,
     Granted,
-    Operation,
     Queued,
     Refused,
     Release,
@@ -31,49 +26,7 @@ from .stores.base import (
     Scopes,
     Show,
 )
-
-
-class Call(NamedTuple):
-    """Carry out one operation on the store; sends its reply."""
-
-    operation: Operation
-    tracked: bool = False  # over the connection that is told when the scope is touched
-    shielded: bool = False  # to be carried out although we are cancelled or interrupted meanwhile
-
-
-class Listen(NamedTuple):
-    """Make sure that messages for this client arrive."""
-
-
-class Enter(NamedTuple):
-    """Sends a `Place` in this client's waiting room; `InvalidInput` if that lock_id has one already."""
-
-    scope: str
-    lock_id: str
-
-
-class Leave(NamedTuple):
-    place: Place
-
-
-class Await(NamedTuple):
-    """Sleep until this place has to look, or until the deadline."""
-
-    place: Place
-    deadline: float
-
-
-class Wake(NamedTuple):
-    """Let these waiters of this client look."""
-
-    places: list[Place]
-
-
-class Sleep(NamedTuple):
-    seconds: float
-
-
-Effect = Call | Listen | Enter | Leave | Await | Wake | Sleep
+from .effects import Await, Call, Effect, Enter, Leave, Listen, Sleep, Wake
 
 
 class AcquireOptions(TypedDict, total=False):

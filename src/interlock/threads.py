@@ -1,0 +1,280 @@
+"""`Interlock`: the protocol, run by threads."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
+
+from . import machine, protocol
+from .client import CLOSING_LIMIT, Client, refuse_generator
+from .errors import ClientClosed, InterlockError
+from .lease import Lease, Lock
+from .model import Broken, Released, Renewed, ScopeInfo
+from .protocol import AcquireOptions, Await, Call, Effect, Enter, Leave, Listen, Request, Sleep, Wake
+from .pump import Pump
+from .room import Place
+from .stores.base import Busy
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Interlock(Client):
+    """Locks, semaphores and leases for threads. One instance serves a whole program.
+
+    `url`: redis://, rediss://, unix://, redis+sentinel:// or sqlite:///path; none means the environment's
+    INTERLOCK_URL, else a file of the user's own.
+    """
+
+    def _open(self) -> None:
+        super()._open()
+        self._store = self._config.open()
+        self._pump = Pump(self._read_signals)
+        self._keeper: threading.Thread | None = None
+        self._keeper_wakes = threading.Condition()
+        self._closed = False
+
+    # ------------------------------------------------------------------ what people use
+
+    def lock(
+        self,
+        scope: str,
+        *,
+        on_lost: Callable[[Lease], object] | None = None,
+        **options: Unpack[AcquireOptions],
+    ) -> Lock:
+        """Hold a scope for a `with` block: `with il.lock("excel-42", ttl=30, wait=60) as lease:`.
+
+        ttl: seconds after which the lease ends unless it is renewed, which happens by itself (30).
+        wait: seconds to wait in line; 0 fails at once with `LockHeld`, None waits for as long as it takes.
+        permits: how many may hold the scope at a time (1).
+        lock_id, execution_id, workflow_id, workflow_name, label: who holds it, for others to see.
+        on_lost: called with the lease, in another thread, when it is lost.
+        """
+        return Lock(self, scope, options, on_lost)
+
+    def exclusive(
+        self, scope: str | Callable[..., str], **options: Unpack[AcquireOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """The decorator: each call of the function holds the scope. Takes what `lock` takes.
+
+        The scope may be a function of the call's arguments: `@il.exclusive(lambda file: f"excel-{file}")`.
+        """
+        if isinstance(scope, str):
+            protocol.request(scope, renews=True, **options)
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            if inspect.iscoroutinefunction(function):
+                raise TypeError(f"{function.__name__} is async: decorate it with AsyncInterlock.exclusive.")
+            refuse_generator(function)
+
+            @functools.wraps(function)
+            def exclusively(*args: P.args, **kwargs: P.kwargs) -> R:
+                with self.lock(self._scope_of(scope, args, kwargs), **options):
+                    return function(*args, **kwargs)
+
+            return exclusively
+
+        return decorate
+
+    def acquire(
+        self,
+        scope: str,
+        *,
+        renew: bool = False,
+        on_lost: Callable[[Lease], object] | None = None,
+        **options: Unpack[AcquireOptions],
+    ) -> Lease:
+        """Take a lease without a `with`. Takes what `lock` takes.
+
+        It ends after its ttl unless you call `renew`, or pass renew=True to have it renewed while this
+        process lives.
+        """
+        return self._acquire(protocol.request(scope, renews=renew, **options), on_lost)
+
+    def release(self, scope: str, lock_id: str) -> Released:
+        """Give back a lease by its lock_id. `NotOwner` if somebody else holds the scope."""
+        return self._run(protocol.release(scope, lock_id))
+
+    def renew(self, scope: str, lock_id: str, *, ttl: float = protocol.DEFAULT_TTL) -> Renewed:
+        """Let the lease end `ttl` seconds from now. `NotOwner` if it has ended already."""
+        return self._run(protocol.renew(scope, lock_id, ttl))
+
+    def break_(self, scope: str) -> Broken:
+        """Take the scope from whoever holds it, and hand it to the next in line."""
+        return self._run(protocol.break_(scope))
+
+    def show(self, scope: str) -> ScopeInfo:
+        """Who holds the scope and who waits for it."""
+        return self._run(protocol.show(scope))
+
+    def locks(self) -> list[ScopeInfo]:
+        """All scopes that are held or waited for."""
+        return self._run(protocol.locks())
+
+    def close(self) -> None:
+        """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
+        with self._keeper_wakes:
+            self._closed = True
+            self._keeper_wakes.notify()
+        with self._pump.lock:
+            for place in self._room.feed([("all",)], machine.now()):
+                self._pump.poke(place)
+        left_by = machine.now() + CLOSING_LIMIT
+        while self._room and machine.now() < left_by:  # they take back what they have asked for
+            time.sleep(0.001)
+        self._store.close()
+        self._pump.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ running the protocol
+
+    def _acquire(self, req: Request, on_lost: Callable[[Lease], object] | None) -> Lease:
+        if self._closed:
+            raise ClientClosed
+        won = self._run(protocol.acquire(req, self._room, self._store.listening))
+        lease = Lease(self, won, self._config.keys(req.scope), on_lost)
+        try:
+            self._watch(lease)
+        except BaseException:
+            lease.release()
+            raise
+        return lease
+
+    def _run(self, flow: Generator[Effect, Any, R]) -> R:
+        """Do what the flow asks for, until it returns."""
+        result: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                effect: Effect = flow.send(result) if error is None else flow.throw(error)
+            except StopIteration as stop:
+                value: R = stop.value
+                return value
+            result = error = None
+            try:
+                result = self._call(effect) if type(effect) is Call else self._perform(effect)
+            except BaseException as raised:
+                error = raised
+
+    def _call(self, effect: Call) -> Any:
+        if not effect.shielded:
+            return self._attempt(effect)
+        try:
+            return self._attempt(effect)
+        except InterlockError:
+            raise
+        except BaseException:  # Ctrl-C: not before this is done
+            with contextlib.suppress(InterlockError):
+                self._attempt(effect)
+            raise
+
+    def _attempt(self, effect: Call) -> Any:
+        attempt, since = 0, 0.0
+        while True:
+            try:
+                if effect.tracked:
+                    return self._store.call_tracked(effect.operation, self._pump)
+                return self._store.call(effect.operation)
+            except Busy:
+                since = since or machine.now()
+                time.sleep(self._too_busy(attempt, since))
+                attempt += 1
+
+    def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Listen):
+            if self._closed:
+                raise ClientClosed
+            return self._store.listen()
+        if isinstance(effect, Enter):
+            with self._pump.lock:
+                return self._room.enter(effect.scope, effect.lock_id)
+        if isinstance(effect, Leave):
+            with self._pump.lock:
+                heir = self._room.leave(effect.place)
+                if heir is not None:
+                    self._pump.poke(heir)
+                elif not self._room.is_waiting(effect.place.scope):
+                    self._store.unwatch(effect.place.scope)
+            return None
+        if isinstance(effect, Await):
+            return self._await(effect.place, effect.deadline)
+        if isinstance(effect, Wake):
+            for place in effect.places:
+                self._pump.poke(place)
+            return None
+        assert isinstance(effect, Sleep)
+        return time.sleep(effect.seconds)
+
+    def _await(self, place: Place, deadline: float) -> None:
+        self._pump.wait(
+            place, lambda: place.look, lambda: min(deadline, self._room.due(place)) - machine.now()
+        )
+
+    def _read_signals(self, timeout: float, bell: int) -> list[object]:
+        """Run by whichever waiting thread has its turn at the connection."""
+        ready, signals = self._store.read(timeout, bell)
+        with self._pump.lock:
+            return [*ready, *self._room.feed(signals, machine.now())]
+
+    # ------------------------------------------------------------------ renewing
+
+    def _watch(self, lease: Lease) -> None:
+        if not lease.watched:
+            return
+        with self._keeper_wakes:
+            wake = self._renewals.add(lease)
+            if self._keeper is None:
+                keeper = threading.Thread(
+                    target=_keep_renewing, args=(weakref.ref(self),), name="interlock-renewal", daemon=True
+                )
+                keeper.start()
+                self._keeper = keeper
+            elif wake:
+                self._keeper_wakes.notify()
+
+    def _renew_due(self) -> None:
+        sent = machine.now()
+        due = self._renewals.due(sent)
+        if not due:
+            return
+        # If the store is silent for too long, whoever loses a lease meanwhile has to be told.
+        patience = max(0.05, self._renewals.first_end() - sent)
+        try:
+            answers = self._store.call_many([operation for _, operation in due], patience)
+        except Exception as error:
+            answers = [error] * len(due)
+        for (held, operation), answer in zip(due, answers, strict=True):
+            self._renewals.settle(held, operation, sent, machine.now(), answer)
+
+
+def _keep_renewing(client_ref: weakref.ref[Interlock]) -> None:
+    """The renewal thread. It ends with its client, which it keeps alive while there is a lease to renew."""
+    while True:
+        client = client_ref()
+        if client is None or client._closed:
+            return
+        client._renew_due()
+        wakes = client._keeper_wakes
+        with wakes:
+            if client._closed:
+                return
+            now = machine.now()
+            pause = client._renewals.sleep_until(now) - now
+            if not client._renewals:
+                del client
+            wakes.wait(min(max(pause, 0.0), 60.0))
