@@ -30,25 +30,25 @@ class _Lease(Held):
     def __init__(
         self, client: Client, won: Won, keys: tuple[str, str], on_lost: Callable[[Any], object] | None
     ) -> None:
-        req, grant = won.request, won.grant
+        asked, grant = won.request.first, won.grant
         self._client = client
         self._generation = client._generation
         self._on_lost = on_lost
         self._released = False
         self._maybe_released = False  # an answer was lost
-        self._fields = req.fields
-        self.scope = req.scope
-        self.lock_id = req.lock_id
+        self._fields = won.request.fields
+        self.scope = asked.scope
+        self.lock_id = asked.lock_id
         self.fence = grant.fence
         """Grows with every lease on the scope; whatever is protected can refuse an older one."""
         self.locked_at = grant.locked_at
         self.count = grant.total
-        self.permits = req.permits
-        self.ttl = req.ttl / 1000
+        self.permits = asked.permits
+        self.ttl = asked.ttl / 1000
         self.key, self.meta_key = keys
-        self.renews = req.renews
+        self.renews = asked.renews
         self.valid_until = won.valid_until
-        self.due = won.valid_until - self.ttl * 2 / 3 if req.renews else math.inf
+        self.due = won.valid_until - self.ttl * 2 / 3 if asked.renews else math.inf
 
     def __repr__(self) -> str:
         state = "released" if self._released else "lost" if self.lost else "held"
@@ -105,7 +105,7 @@ class _Lease(Held):
         lost = self.lost_because is not None  # not by the clock: the store knows better
         self._released = True
         try:
-            done = yield from protocol.release(self.scope, self.lock_id, self.fence)
+            done = yield from protocol.give_back(self.scope, self.lock_id, self.fence)
         except NotOwner as error:
             if self._maybe_released:  # by the attempt whose answer was lost; another has it since
                 return Released(released=True, idempotent=True, scope=self.scope, lock_id=self.lock_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from . import machine, protocol
 from .client import CLOSING_LIMIT, Client, refuse_generator
-from .errors import ClientClosed
+from .errors import ClientClosed, InterlockError
 from .lease import AsyncLease, AsyncLock
 from .model import Broken, Released, Renewed, ScopeInfo
 from .protocol import AcquireOptions, Await, Call, Effect, Enter, Leave, Listen, Request, Sleep, Wake
@@ -152,22 +153,29 @@ class AsyncInterlock(Client):
             self._bind()
             result = error = None
             try:
-                if type(effect) is not Call:
-                    result = await self._perform(effect)
-                elif effect.shielded:
-                    result = await _to_the_end(self._call(effect))
+                if type(effect) is Call:
+                    result = await self._store.call(effect.operation, effect.tracked)
                 else:
-                    result = await self._call(effect)
+                    result = await self._perform(effect)
+            except Busy:
+                try:
+                    result = await self._insist(effect)
+                except BaseException as raised:
+                    error = raised
+            except asyncio.CancelledError as cancelled:
+                if type(effect) is Call and effect.shielded:  # it may not have been carried out yet
+                    await _to_the_end(self._insist(effect))
+                error = cancelled
             except BaseException as raised:
                 error = raised
 
-    async def _call(self, effect: Call) -> Any:
-        attempt, since = 0, 0.0
+    async def _insist(self, effect: Any) -> Any:
+        """Until the store has time for it."""
+        attempt, since = 0, machine.now()
         while True:
             try:
-                return await self._store.call(effect.operation, effect.tracked)
+                return await self._store.call(effect.operation)
             except Busy:
-                since = since or machine.now()
                 await asyncio.sleep(self._too_busy(attempt, since))
                 attempt += 1
 
@@ -246,7 +254,7 @@ class AsyncInterlock(Client):
     async def _renew(self, held: Held, operation: Renew) -> None:
         sent = machine.now()
         try:
-            answer = await self._call(Call(operation))
+            answer = await self._insist(Call(operation))
         except Exception as error:
             answer = error
         self._renewals.settle(held, operation, sent, machine.now(), answer)
@@ -259,17 +267,9 @@ def _poke(place: Place) -> None:
         waker.set_result(None)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, R]) -> R:
-    """Await work although we are cancelled meanwhile; the cancellation comes after it."""
+async def _to_the_end(work: Coroutine[Any, Any, Any]) -> None:
+    """Await work although we are cancelled once more meanwhile. That it failed is of no interest any more."""
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
     while not task.done():
-        try:
+        with contextlib.suppress(asyncio.CancelledError, InterlockError):
             await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-        except Exception:
-            break
-    if cancelled is not None:
-        raise cancelled
-    return task.result()

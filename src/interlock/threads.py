@@ -167,31 +167,32 @@ class Interlock(Client):
                 return value
             result = error = None
             try:
-                result = self._call(effect) if type(effect) is Call else self._perform(effect)
-            except BaseException as raised:
+                if type(effect) is not Call:
+                    result = self._perform(effect)
+                elif effect.tracked:
+                    result = self._store.call_tracked(effect.operation, self._pump)
+                else:
+                    result = self._store.call(effect.operation)
+            except Busy:
+                try:
+                    result = self._insist(effect)
+                except BaseException as raised:
+                    error = raised
+            except Exception as raised:
                 error = raised
+            except BaseException as interruption:  # Ctrl-C: not before this is done
+                if type(effect) is Call and effect.shielded:
+                    with contextlib.suppress(InterlockError):
+                        self._insist(effect)
+                error = interruption
 
-    def _call(self, effect: Call) -> Any:
-        if not effect.shielded:
-            return self._attempt(effect)
-        try:
-            return self._attempt(effect)
-        except InterlockError:
-            raise
-        except BaseException:  # Ctrl-C: not before this is done
-            with contextlib.suppress(InterlockError):
-                self._attempt(effect)
-            raise
-
-    def _attempt(self, effect: Call) -> Any:
-        attempt, since = 0, 0.0
+    def _insist(self, effect: Any) -> Any:
+        """Until the store has time for it."""
+        attempt, since = 0, machine.now()
         while True:
             try:
-                if effect.tracked:
-                    return self._store.call_tracked(effect.operation, self._pump)
                 return self._store.call(effect.operation)
             except Busy:
-                since = since or machine.now()
                 time.sleep(self._too_busy(attempt, since))
                 attempt += 1
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import uuid
 from collections.abc import Generator
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple, TypedDict
 
 from .. import machine, validate
@@ -59,19 +59,20 @@ class Fields(NamedTuple):
 class Request(NamedTuple):
     """A checked request for a lease."""
 
-    scope: str
-    lock_id: str
-    identity: str
-    ttl: int
-    permits: int
-    renews: bool
+    first: Acquire  # what is asked for at first: take it if it is free
     wait: float | None
     fields: Fields
 
+    @property
+    def scope(self) -> str:
+        return self.first.scope
+
+    @property
+    def lock_id(self) -> str:
+        return self.first.lock_id
+
     def operation(self, queue: bool, place: int = 0) -> Acquire:
-        return Acquire(
-            self.scope, self.lock_id, self.identity, self.ttl, self.permits, self.renews, queue, place
-        )
+        return self.first._replace(queue=True, place=place) if queue else self.first
 
 
 def request(
@@ -89,7 +90,7 @@ def request(
 ) -> Request:
     """Check everything that a caller passed, before anything is done."""
     validate.scope(scope)
-    lock_id = str(uuid.uuid4()) if lock_id is None else validate.name("lock_id", lock_id)
+    lock_id = _new_lock_id() if lock_id is None else validate.name("lock_id", lock_id)
     fields = Fields(
         validate.optional_text("workflow_id", workflow_id),
         validate.optional_text("workflow_name", workflow_name),
@@ -98,22 +99,21 @@ def request(
         validate.optional_text("label", label),
         validate.permits(permits),
     )
-    return Request(
-        scope,
-        lock_id,
-        opening(lock_id) + _rest_of_identity(fields),
-        validate.ttl_ms(ttl),
-        permits,
-        renews,
-        validate.wait(wait),
-        fields,
-    )
+    identity = opening(lock_id) + _rest_of_identity(fields)
+    first = Acquire(scope, lock_id, identity, validate.ttl_ms(ttl), permits, renews, queue=False)
+    return Request(first, validate.wait(wait), fields)
 
 
-@lru_cache(maxsize=1024)
+def _new_lock_id() -> str:
+    """As uuid.uuid4() makes them, in a fifth of the time."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
 def opening(lock_id: str) -> str:
     """How every sidecar that Interlock writes for this lock_id begins."""
-    return f'{{"lock_id":{json.dumps(lock_id)},'
+    return f'{{"lock_id":{encode_basestring_ascii(lock_id)},'
 
 
 @lru_cache(maxsize=256)
@@ -178,7 +178,7 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
     finally:
         if place is not None:
             yield Leave(place)
-    return Won(req, reply, sent + req.ttl / 1000)
+    return Won(req, reply, sent + req.first.ttl / 1000)
 
 
 def _wait_in_line(
@@ -228,9 +228,14 @@ def _withdraw(req: Request, place: Place | None) -> Generator[Effect, Any, None]
         return  # the queue forgets us within the liveness window, the lease ends with its ttl
 
 
-def release(scope: str, lock_id: str, fence: int = 0) -> Generator[Effect, Any, Released]:
+def release(scope: str, lock_id: str) -> Generator[Effect, Any, Released]:
     validate.scope(scope)
     validate.name("lock_id", lock_id)
+    return (yield from give_back(scope, lock_id, 0))
+
+
+def give_back(scope: str, lock_id: str, fence: int) -> Generator[Effect, Any, Released]:
+    """The same for those who know the fence of the lease."""
     reply = yield Call(Release(scope, lock_id, fence), shielded=True)
     gone = isinstance(reply, Gone)
     if gone and reply.holder is not None:

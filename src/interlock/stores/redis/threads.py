@@ -53,7 +53,7 @@ class RedisStore(RedisStoreBase):
         sent = False
         for attempt in range(ATTEMPTS):
             try:
-                reply = self._exchange([command])[0]
+                reply = self._ask(command)
             except StoreUnavailable as error:
                 error.maybe_done = sent
                 raise
@@ -76,7 +76,8 @@ class RedisStore(RedisStoreBase):
         replies: list[Any] = []
         for attempt in range(ATTEMPTS):
             try:
-                replies = self._exchange(commands, deadline)
+                timeout = min(self._connector.timeout, max(0.01, deadline - machine.now()))
+                replies = self._exchange(b"".join(map(pack, commands)), commands, timeout)
             except StoreUnavailable:
                 raise
             except UNREACHABLE as error:
@@ -95,21 +96,21 @@ class RedisStore(RedisStoreBase):
                 answers.append(error)
         return answers
 
-    def _exchange(self, commands: list[tuple[Any, ...]], deadline: float | None = None) -> list[Any]:
+    def _ask(self, command: tuple[Any, ...]) -> Any:
+        return self._exchange(pack(command), (command,), self._connector.timeout)[0]
+
+    def _exchange(self, packed: bytes, commands: Sequence[tuple[Any, ...]], timeout: float) -> list[Any]:
         """Send the commands, read their replies; a script that the server lacks is sent along."""
-        timeout = self._connector.timeout
-        if deadline is not None:
-            timeout = min(timeout, max(0.01, deadline - machine.now()))
         try:
             wire = self._idle.pop()
         except IndexError:
             wire = self._connector.connect(timeout)
         wire.timeout = timeout
         try:
-            wire.send(b"".join(map(pack, commands)))
+            wire.send(packed)
             replies = [wire.receive() for _ in commands]
             for index, reply in enumerate(replies):
-                if is_error(reply, "NOSCRIPT"):
+                if type(reply) is ErrorReply and is_error(reply, "NOSCRIPT"):
                     wire.send(pack(self._commands.with_text(commands[index])))
                     replies[index] = wire.receive()
         except UNREACHABLE:
@@ -132,7 +133,7 @@ class RedisStore(RedisStoreBase):
             while True:
                 command = ("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
                 try:
-                    reply = self._exchange([command])[0]
+                    reply = self._ask(command)
                 except StoreUnavailable:
                     raise
                 except UNREACHABLE as error:
