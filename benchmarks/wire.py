@@ -8,7 +8,7 @@ from typing import Any
 
 import hiredis
 
-from interlock import protocol
+from interlock.protocol import leases
 from interlock.stores import GRACE, WINDOW
 from interlock.stores.base import Operation, Release
 from interlock.stores.redis.commands import Commands, script
@@ -67,7 +67,7 @@ class Speaker:
         return self._commands.layout.wake_channels + self._commands.client
 
     def acquire(self, scope: str, lock_id: str, queue: bool = False) -> tuple[Any, ...]:
-        wanted = protocol.request(scope, renews=True, ttl=600, lock_id=lock_id)
+        wanted = leases.request(scope, renews=True, ttl=600, lock_id=lock_id)
         return self._encoded(wanted.operation(queue))
 
     def release(self, scope: str, lock_id: str) -> tuple[Any, ...]:

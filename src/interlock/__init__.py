@@ -4,17 +4,36 @@ from .errors import (
     InterlockError,
     InvalidInput,
     LeaseLost,
+    LimitExceeded,
     LockHeld,
     NotOwner,
     StoreUnavailable,
     WaitTimeout,
 )
 from .lease import AsyncLease, Lease
-from .model import Broken, Holder, Released, Renewed, ScopeInfo, Waiter
+from .model import (
+    Broken,
+    CleanedUp,
+    Decision,
+    Event,
+    Holder,
+    Released,
+    Renewed,
+    ScopeInfo,
+    Status,
+    StatusChanged,
+    Waiter,
+)
 from .tasks import AsyncInterlock
 from .threads import Interlock
 
 __all__ = [
+    "StatusChanged",
+    "Status",
+    "LimitExceeded",
+    "Event",
+    "Decision",
+    "CleanedUp",
     "AsyncInterlock",
     "AsyncLease",
     "Broken",

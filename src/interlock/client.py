@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import machine
+from .audience import Audience
 from .errors import StoreUnavailable
 from .renewal import Renewals
 from .room import Room
@@ -24,10 +25,10 @@ def _pause(attempt: int) -> float:
     return random.uniform(0.0001, min(0.005, 0.0005 * 2 ** min(attempt, 4)))
 
 
-def refuse_generator(function: Callable[..., Any]) -> None:
+def refuse_generator(function: Callable[..., Any], instead: str) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"{function.__name__} is a generator, which runs after the call: use lock() inside it."
+            f"{function.__name__} is a generator, which runs after the call: use {instead}() inside it."
         )
 
 
@@ -49,6 +50,7 @@ class Client:
     def _open(self) -> None:
         """What belongs to one process, or to one event loop in it."""
         self._room = Room(self._config.window)
+        self._audience = Audience()
 
     @property
     def url(self) -> str:

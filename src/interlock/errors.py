@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from .model import Holder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .model import Decision, Holder, Status
 
 
 class InterlockError(Exception):
@@ -32,12 +35,31 @@ class ClientClosed(StoreUnavailable):
 class LockHeld(InterlockError):
     """The scope is taken and the caller did not want to wait."""
 
-    def __init__(self, scope: str, holder: Holder | None, count: int) -> None:
+    def __init__(self, scope: str, holder: Holder | None, count: int, status: Status | None = None) -> None:
         who = holder.describe() if holder else "somebody unknown"
-        super().__init__(f"{scope!r} is held by {who} (count {count}).")
+        message = f"{scope!r} is held by {who} (count {count})."
+        if status is not None:
+            by = f" ({who})" if holder else ""
+            message = f"Already Executing: {scope!r} is at {status.describe()}{by}."
+        super().__init__(message)
         self.scope = scope
         self.holder = holder
         self.count = count
+        self.status = status
+        """The job's progress, where `status.begin` was refused."""
+
+
+class LimitExceeded(InterlockError):
+    """A rate limit did not let the call through."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(
+            f"The limit of {decision.limit} on {decision.scope!r} is used up;"
+            f" try again in {decision.retry_after:.3g} s."
+        )
+        self.decision = decision
+        self.scope = decision.scope
+        self.retry_after = decision.retry_after
 
 
 class WaitTimeout(InterlockError, TimeoutError):
@@ -64,9 +86,10 @@ class LeaseLost(InterlockError):
 class NotOwner(InterlockError):
     """A release or renewal named a lock_id that does not hold the scope."""
 
-    def __init__(self, scope: str, lock_id: str, holder: Holder | None, action: str) -> None:
+    def __init__(self, scope: str, lock_id: str | None, holder: Holder | None, action: str) -> None:
         who = holder.describe() if holder else "nobody: the lease has expired or was released"
-        super().__init__(f"LOGIC ERROR: lock_id {lock_id} can't {action} {scope!r}, which is held by {who}.")
+        whoever = f"lock_id {lock_id}" if lock_id else "somebody without its lock_id"
+        super().__init__(f"LOGIC ERROR: {whoever} can't {action} {scope!r}, which is held by {who}.")
         self.scope = scope
         self.lock_id = lock_id
         self.holder = holder

@@ -8,12 +8,14 @@ import math
 import threading
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from . import machine, protocol
+from . import machine
 from .errors import LeaseLost, NotOwner, StoreUnavailable
 from .model import Released, Renewed
-from .protocol import AcquireOptions, Effect, Request, Won
+from .protocol import leases, status
+from .protocol.effects import Effect
+from .protocol.leases import AcquireOptions, Request, Won
 from .renewal import Held, taken_by
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class _Lease(Held):
         lost = self.lost_because is not None  # not by the clock: the store knows better
         self._released = True
         try:
-            done = yield from protocol.give_back(self.scope, self.lock_id, self.fence)
+            done = yield from leases.give_back(self.scope, self.lock_id, 0 if self.gone else self.fence)
         except NotOwner as error:
             if self._maybe_released:  # by the attempt whose answer was lost; another has it since
                 return Released(released=True, idempotent=True, scope=self.scope, lock_id=self.lock_id)
@@ -131,11 +133,10 @@ class _Lease(Held):
         self.check()
         sent = machine.now()
         try:
-            done = yield from protocol.renew(self.scope, self.lock_id, self.ttl if ttl is None else ttl)
+            wanted = self.ttl if ttl is None else ttl
+            done = yield from leases.renew(self.scope, self.lock_id, wanted, self.fence)
         except NotOwner as error:
-            self._client._renewals.remove(self)
-            self.lose(taken_by(error.holder))
-            raise LeaseLost(self.scope, self.lock_id, self.lost_because or "") from None
+            raise self._is_gone(error) from None
         self.ttl = done.ttl
         self.valid_until = sent + done.ttl
         if self.renews:
@@ -144,9 +145,31 @@ class _Lease(Held):
             self._client._watch(self)
         return done
 
+    def _is_gone(self, error: NotOwner) -> LeaseLost:
+        self.gone = True
+        self._client._renewals.remove(self)
+        self.lose(taken_by(error.holder))
+        return LeaseLost(self.scope, self.lock_id, self.lost_because or "")
+
+    def _progress_flow(
+        self, value: str, percent: float | None, message: str | None
+    ) -> Generator[Effect, Any, None]:
+        said = status.words(self._fields, self.lock_id, value, percent=percent, message=message)
+        self.check()
+        try:
+            yield from status.report(self.scope, self.lock_id, said)
+        except NotOwner as error:
+            raise self._is_gone(error) from None
+
+    def _keep(self) -> None:
+        """From now on it renews itself."""
+        if not self.renews:
+            self.renews, self.due = True, self.valid_until - self.ttl * 2 / 3
+            self._client._watch(self)
+
 
 class Lease(_Lease):
-    """A lease of `Interlock`."""
+    """A lease of `Interlock`. In a `with` block it renews itself, and is released at the end."""
 
     _client: Interlock
 
@@ -167,9 +190,27 @@ class Lease(_Lease):
         """Prolong now, from now on by `ttl`."""
         return self._client._run(self._renew_flow(ttl))
 
+    def progress(self, value: str, percent: float | None = None, message: str | None = None) -> None:
+        """Tell how far it is, as the status of the scope. It stands for as long as the lease is held."""
+        self._client._run(self._progress_flow(value, percent, message))
+
+    def __enter__(self) -> Self:
+        self._keep()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except (LeaseLost, StoreUnavailable) as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))  # what the body raised matters more
+
 
 class AsyncLease(_Lease):
-    """A lease of `AsyncInterlock`."""
+    """A lease of `AsyncInterlock`. In an `async with` block the task is cancelled when it is lost."""
 
     _client: AsyncInterlock
     _body: asyncio.Task[Any] | None = None
@@ -195,6 +236,30 @@ class AsyncLease(_Lease):
         """Prolong now, from now on by `ttl`."""
         return await self._client._run(self._renew_flow(ttl))
 
+    async def progress(self, value: str, percent: float | None = None, message: str | None = None) -> None:
+        """Tell how far it is, as the status of the scope. It stands for as long as the lease is held."""
+        await self._client._run(self._progress_flow(value, percent, message))
+
+    async def __aenter__(self) -> Self:
+        self._body = _task()
+        self._keep()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        body, self._body = self._body, None
+        if self._cancelled and not isinstance(error, asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # our own cancellation has not arrived yet: not in the release, please
+        try:
+            await self.release()
+        except (LeaseLost, StoreUnavailable) as failure:
+            ours = self._cancelled and body is not None and body.uncancel() == 0
+            if error is None or (ours and isinstance(error, asyncio.CancelledError)):
+                raise failure from error
+            error.add_note(str(failure))
+
 
 class _Block:
     """What `lock(…)` returns. It may be entered again, also by several threads or tasks at once."""
@@ -211,7 +276,7 @@ class _Block:
         self._options = options
         self._on_lost = on_lost
         self._generation = client._generation
-        self._checked = [protocol.request(scope, renews=True, **options)]
+        self._checked = [leases.request(scope, renews=True, **options)]
         self._leases: list[tuple[object, Any]] = []
 
     def _request(self) -> Request:
@@ -221,7 +286,7 @@ class _Block:
         except IndexError:
             request = None
         if request is None or self._generation != self._client._generation:  # forked since
-            request = protocol.request(self._scope, renews=True, **self._options)
+            request = leases.request(self._scope, renews=True, **self._options)
         return request
 
     def _leave(self, who: object) -> Any:
@@ -241,18 +306,13 @@ class Lock(_Block):
     def __enter__(self) -> Lease:
         lease = self._client._acquire(self._request(), self._on_lost)
         self._leases.append((threading.get_ident(), lease))
-        return lease
+        return lease.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         lease: Lease = self._leave(threading.get_ident())
-        try:
-            lease.release()
-        except (LeaseLost, StoreUnavailable) as failure:
-            if error is None:
-                raise
-            error.add_note(str(failure))  # what the body raised matters more
+        lease.__exit__(kind, error, trace)
 
 
 def _task() -> asyncio.Task[Any] | None:
@@ -268,24 +328,12 @@ class AsyncLock(_Block):
     _client: AsyncInterlock
 
     async def __aenter__(self) -> AsyncLease:
-        task = _task()
         lease = await self._client._acquire(self._request(), self._on_lost)
-        lease._body = task
-        self._leases.append((task, lease))
-        return lease
+        self._leases.append((_task(), lease))
+        return await lease.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         lease: AsyncLease = self._leave(_task())
-        body, lease._body = lease._body, None
-        if lease._cancelled and not isinstance(error, asyncio.CancelledError):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # our own cancellation has not arrived yet: not in the release, please
-        try:
-            await lease.release()
-        except (LeaseLost, StoreUnavailable) as failure:
-            ours = lease._cancelled and body is not None and body.uncancel() == 0
-            if error is None or (ours and isinstance(error, asyncio.CancelledError)):
-                raise failure from error
-            error.add_note(str(failure))
+        await lease.__aexit__(kind, error, trace)

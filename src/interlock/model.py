@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
+
+from .errors import LimitExceeded
 
 _IDENTITY = (
     "lock_id",
@@ -53,14 +56,18 @@ class Holder:
         return ", ".join(who) + since
 
 
-def holder_from_json(record: str | bytes | None, expires_in: float | None = None) -> Holder:
-    """Read a sidecar, also one that somebody else wrote: what can't be read is left out."""
+def _object(record: str | bytes | None) -> dict[str, Any]:
+    """A JSON object; an empty one if it is none."""
     try:
         fields = json.loads(record) if record else {}
     except ValueError:
-        fields = {}
-    if not isinstance(fields, dict):
-        fields = {}
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def holder_from_json(record: str | bytes | None, expires_in: float | None = None) -> Holder:
+    """Read a sidecar, also one that somebody else wrote: what can't be read is left out."""
+    fields = _object(record)
     known: dict[str, Any] = {}
     for name in _IDENTITY:
         value = fields.get(name)
@@ -136,3 +143,113 @@ class Broken:
     broken: bool
     scope: str
     holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a rate limit says to one call. True if the call is let through.
+
+    As a `with` block, or by `check()`, a call that is not let through raises `LimitExceeded`.
+    """
+
+    allowed: bool
+    scope: str
+    count: int
+    """How much of the limit is used, this call included; more than the limit when it is denied."""
+    limit: int
+    remaining: int
+    retry_after: float
+    """Seconds after which the same call would be let through; 0 when it is."""
+    reset_at: float
+    """When the whole limit is free again if nobody calls: seconds since 1970 by the store's clock."""
+    waited: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    def check(self) -> None:
+        if not self.allowed:
+            raise LimitExceeded(self)
+
+    def __enter__(self) -> Self:
+        self.check()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A call that was let through is not taken back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What stands under a status key. `output` is None when nothing does."""
+
+    key: str
+    output: str | None
+    percent: float | None = None
+    message: str | None = None
+    at: str | None = None
+    holder: Holder | None = None
+    """Who wrote it; None for a value that something else than Interlock wrote."""
+    expires_in: float | None = None
+
+    def describe(self) -> str:
+        """As in "loading, 40 %: page 4 of 10"."""
+        words = self.output or "nothing"
+        if self.percent is not None:
+            words += f", {self.percent:g} %"
+        return f"{words}: {self.message}" if self.message else words
+
+
+def status_from_json(key: str, output: str | None, details: str | bytes | None, left: float | None) -> Status:
+    """Details that belong to another value are left out: something else has written the value since."""
+    if output is None:
+        return Status(key=key, output=None)
+    fields = _object(details)
+    if fields.get("value") != output:
+        return Status(key=key, output=output, expires_in=left)
+    return Status(
+        key=key,
+        output=output,
+        percent=fields.get("percent"),
+        message=fields.get("message"),
+        at=fields.get("at"),
+        holder=holder_from_json(details),
+        expires_in=left,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChanged:
+    """What `set` and `unset` answer."""
+
+    ok: bool
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedUp:
+    """`scopes` are those that the execution held or waited for, and does no more."""
+
+    cleaned: bool
+    cleaned_count: int
+    scopes: tuple[str, ...]
+    reason: str | None = None
+    """Why nothing could be done, where that is so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened in a store."""
+
+    event: str
+    """acquired, queued, handed_over, released, left, lost, expired, broken, denied or progress; missed,
+    with a `count`, when the follower was too slow."""
+    scope: str | None = None
+    at: str | None = None
+    holder: Holder | None = None
+    """Whom it happened to, as far as it is known."""
+    fence: int | None = None
+    count: int | None = None
+    status: Status | None = None

@@ -20,7 +20,9 @@ class Held:
     renews: bool
     valid_until: float
     due: float  # when to renew it; infinite while that is under way
+    fence: int
     lost_because: str | None = None
+    gone = False  # the store has said so itself
 
     def when_lost(self) -> None:
         """Called once, by whoever finds out."""
@@ -70,7 +72,7 @@ class Renewals:
                 held.lose("it could not be renewed in time" if held.renews else "its ttl ran out")
             elif held.due <= now:
                 held.due = math.inf
-                todo.append((held, Renew(held.scope, held.lock_id, round(held.ttl * 1000))))
+                todo.append((held, Renew(held.scope, held.lock_id, round(held.ttl * 1000), held.fence)))
         return todo
 
     def settle(self, held: Held, operation: Renew, sent: float, now: float, answer: Any) -> None:
@@ -78,6 +80,7 @@ class Renewals:
         if id(held) not in self._held:
             return  # released meanwhile, or told already
         if isinstance(answer, Gone):
+            held.gone = True
             self.remove(held)
             held.lose(taken_by(answer.holder))
         elif isinstance(answer, BaseException):

@@ -6,6 +6,7 @@ only the first looks, for all of them: that is what keeps an idle waiter cheap.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from .errors import InvalidInput
@@ -15,17 +16,26 @@ HEAD_DELAY = 0.02  # a new head takes its post only if its turn does not come at
 STORM = 0.02  # at least this long between two looks at a scope, however often it is touched
 
 
+_ABOUT_A_SCOPE = ("claim", "head", "renewed", "touched", "look")
+
+
 class Place:
     """One waiter. `look` means: ask the store now."""
 
-    __slots__ = ("lock_id", "look", "scope", "tracked", "waker")
+    __slots__ = ("_watch", "lock_id", "look", "scope", "tracked", "waker")
 
-    def __init__(self, scope: str, lock_id: str) -> None:
+    def __init__(self, scope: str, lock_id: str, watch: _Watch) -> None:
+        self._watch = watch
         self.scope = scope
         self.lock_id = lock_id
         self.look = False
         self.tracked = False  # whether the last look asked to be told of touches
         self.waker: object = None  # how the driver wakes this waiter
+
+    @property
+    def due(self) -> float:
+        """When to look of its own accord."""
+        return self._watch.look_at if self._watch.first is self else math.inf
 
 
 class _Watch:
@@ -60,7 +70,7 @@ class Room:
         if self.has(scope, lock_id):
             raise self.taken(scope, lock_id)
         watch = self._watches.setdefault(scope, _Watch())
-        place = watch.places[lock_id] = Place(scope, lock_id)
+        place = watch.places[lock_id] = Place(scope, lock_id, watch)
         return place
 
     @staticmethod
@@ -112,11 +122,6 @@ class Room:
             place.look = True
         return places
 
-    def due(self, place: Place) -> float:
-        """When this place has to look of its own accord."""
-        watch = self._watches[place.scope]
-        return watch.look_at if watch.first is place else float("inf")
-
     def feed(self, signals: Iterable[Signal], now: float) -> list[Place]:
         """Take in what the store says; answers the places to wake."""
         woken = []
@@ -127,7 +132,7 @@ class Room:
                         place.look = True
                         woken.append(place)
                 continue
-            found = self._watches.get(rest[0])
+            found = self._watches.get(rest[0]) if kind in _ABOUT_A_SCOPE else None
             if found is None:
                 continue
             if kind == "claim":

@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from . import machine, protocol
+from . import machine
+from .audience import Seat
 from .client import CLOSING_LIMIT, Client, refuse_generator
 from .errors import ClientClosed, InterlockError
+from .following import AsyncFollowing
 from .lease import AsyncLease, AsyncLock
-from .model import Broken, Released, Renewed, ScopeInfo
-from .protocol import AcquireOptions, Await, Call, Effect, Enter, Leave, Listen, Request, Sleep, Wake
+from .limits import AsyncLimits
+from .model import Broken, CleanedUp, Event, Released, Renewed, ScopeInfo
+from .protocol import cleanup, leases, limits, notices
+from .protocol.effects import Await, Call, Effect, Enter, Leave, Listen, Rise, Sit, Sleep, Wake
+from .protocol.leases import AcquireOptions, Request, Won
+from .protocol.limits import LimitOptions
+from .protocol.notices import Follower
 from .renewal import Held
 from .room import Place
+from .status import AsyncStatuses
 from .stores.base import Busy, Renew
 
 P = ParamSpec("P")
@@ -52,10 +60,10 @@ class AsyncInterlock(Client):
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """As `Interlock.exclusive`, for async functions."""
         if isinstance(scope, str):
-            protocol.request(scope, renews=True, **options)
+            leases.request(scope, renews=True, **options)
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-            refuse_generator(function)
+            refuse_generator(function, "lock")
 
             @functools.wraps(function)
             async def exclusively(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,27 +83,75 @@ class AsyncInterlock(Client):
         **options: Unpack[AcquireOptions],
     ) -> AsyncLease:
         """As `Interlock.acquire`."""
-        return await self._acquire(protocol.request(scope, renews=renew, **options), on_lost)
+        return await self._acquire(leases.request(scope, renews=renew, **options), on_lost)
 
     async def release(self, scope: str, lock_id: str) -> Released:
         """As `Interlock.release`."""
-        return await self._run(protocol.release(scope, lock_id))
+        return await self._run(leases.release(scope, lock_id))
 
-    async def renew(self, scope: str, lock_id: str, *, ttl: float = protocol.DEFAULT_TTL) -> Renewed:
+    async def renew(self, scope: str, lock_id: str, *, ttl: float = leases.DEFAULT_TTL) -> Renewed:
         """As `Interlock.renew`."""
-        return await self._run(protocol.renew(scope, lock_id, ttl))
+        return await self._run(leases.renew(scope, lock_id, ttl))
 
     async def break_(self, scope: str) -> Broken:
         """As `Interlock.break_`."""
-        return await self._run(protocol.break_(scope))
+        return await self._run(leases.break_(scope))
 
     async def show(self, scope: str) -> ScopeInfo:
         """As `Interlock.show`."""
-        return await self._run(protocol.show(scope))
+        return await self._run(leases.show(scope))
 
     async def locks(self) -> list[ScopeInfo]:
         """As `Interlock.locks`."""
-        return await self._run(protocol.locks())
+        return await self._run(leases.locks())
+
+    @property
+    def limit(self) -> AsyncLimits:
+        """As `Interlock.limit`."""
+        return AsyncLimits(self)
+
+    def limited(
+        self,
+        scope: str | Callable[..., str],
+        *,
+        limit: int,
+        per: float,
+        wait: float | None = 0,
+        **options: Unpack[LimitOptions],
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]:
+        """As `Interlock.limited`, for async functions."""
+        if isinstance(scope, str):
+            limits.checked(scope, wait, limit=limit, per=per, **options)
+
+        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+            refuse_generator(function, "limit")
+
+            @functools.wraps(function)
+            async def within_limit(*args: P.args, **kwargs: P.kwargs) -> R:
+                name = self._scope_of(scope, args, kwargs)
+                async with self.limit(name, limit=limit, per=per, wait=wait, **options):
+                    return await function(*args, **kwargs)
+
+            return within_limit
+
+        return decorate
+
+    async def once(self, key: str, per: float = 60) -> bool:
+        """As `Interlock.once`."""
+        return await self._run(limits.once(key, per))
+
+    @property
+    def status(self) -> AsyncStatuses:
+        """As `Interlock.status`."""
+        return AsyncStatuses(self)
+
+    async def cleanup(self, execution_id: str, scopes: Iterable[str] | None = None) -> CleanedUp:
+        """As `Interlock.cleanup`."""
+        return await self._run(cleanup.cleanup(execution_id, scopes))
+
+    def events(self) -> AsyncFollowing[Follower, Event]:
+        """As `Interlock.events`: `async for event in il.events(): …`."""
+        return AsyncFollowing(self, Follower(), notices.next_event)
 
     async def close(self) -> None:
         """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
@@ -121,11 +177,16 @@ class AsyncInterlock(Client):
     # ------------------------------------------------------------------ running the protocol
 
     async def _acquire(self, req: Request, on_lost: Callable[[AsyncLease], object] | None) -> AsyncLease:
+        self._bind()
+        return await self._hold(leases.acquire(req, self._room, self._store.listening), on_lost)
+
+    async def _hold(
+        self, winning: Generator[Effect, Any, Won], on_lost: Callable[[AsyncLease], object] | None = None
+    ) -> AsyncLease:
         if self._closed:
             raise ClientClosed
-        self._bind()
-        won = await self._run(protocol.acquire(req, self._room, self._store.listening))
-        lease = AsyncLease(self, won, self._config.keys(req.scope), on_lost)
+        won = await self._run(winning)
+        lease = AsyncLease(self, won, self._config.keys(won.request.scope), on_lost)
         self._watch(lease)
         return lease
 
@@ -183,7 +244,10 @@ class AsyncInterlock(Client):
         if isinstance(effect, Listen):
             if self._closed:
                 raise ClientClosed
-            return await self._store.listen()
+            return await self._store.listen(effect.events)
+        if isinstance(effect, (Sit, Rise)):
+            (self._audience.sit if isinstance(effect, Sit) else self._audience.rise)(effect.seat)
+            return None
         if isinstance(effect, Enter):
             return self._room.enter(effect.scope, effect.lock_id)
         if isinstance(effect, Leave):
@@ -202,10 +266,10 @@ class AsyncInterlock(Client):
         assert isinstance(effect, Sleep)
         return await asyncio.sleep(effect.seconds)
 
-    async def _await(self, place: Place, deadline: float) -> None:
+    async def _await(self, place: Place | Seat, deadline: float) -> None:
         loop = asyncio.get_running_loop()
         while not place.look:
-            timeout = min(deadline, self._room.due(place)) - machine.now()
+            timeout = min(deadline, place.due) - machine.now()
             if timeout <= 0:
                 return
             place.waker = poked = loop.create_future()
@@ -220,7 +284,8 @@ class AsyncInterlock(Client):
                     timer.cancel()
 
     def _on_signals(self, signals: list[tuple[str, ...]]) -> None:
-        for place in self._room.feed(signals, machine.now()):
+        woken: list[Place | Seat] = [*self._room.feed(signals, machine.now()), *self._audience.feed(signals)]
+        for place in woken:
             _poke(place)
 
     # ------------------------------------------------------------------ renewing
@@ -261,7 +326,7 @@ class AsyncInterlock(Client):
         self._keeper_wakes.set()
 
 
-def _poke(place: Place) -> None:
+def _poke(place: Place | Seat) -> None:
     waker = place.waker
     if isinstance(waker, asyncio.Future) and not waker.done():
         waker.set_result(None)

@@ -8,19 +8,27 @@ import inspect
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from . import machine, protocol
+from . import machine
+from .audience import Seat
 from .client import CLOSING_LIMIT, Client, refuse_generator
 from .errors import ClientClosed, InterlockError
+from .following import Following
 from .lease import Lease, Lock
-from .model import Broken, Released, Renewed, ScopeInfo
-from .protocol import AcquireOptions, Await, Call, Effect, Enter, Leave, Listen, Request, Sleep, Wake
+from .limits import Limits
+from .model import Broken, CleanedUp, Event, Released, Renewed, ScopeInfo
+from .protocol import cleanup, leases, limits, notices
+from .protocol.effects import Await, Call, Effect, Enter, Leave, Listen, Rise, Sit, Sleep, Wake
+from .protocol.leases import AcquireOptions, Request, Won
+from .protocol.limits import LimitOptions
+from .protocol.notices import Follower
 from .pump import Pump
 from .room import Place
-from .stores.base import Busy
+from .status import Statuses
+from .stores.base import Busy, Signal
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,12 +76,11 @@ class Interlock(Client):
         The scope may be a function of the call's arguments: `@il.exclusive(lambda file: f"excel-{file}")`.
         """
         if isinstance(scope, str):
-            protocol.request(scope, renews=True, **options)
+            leases.request(scope, renews=True, **options)
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
-            if inspect.iscoroutinefunction(function):
-                raise TypeError(f"{function.__name__} is async: decorate it with AsyncInterlock.exclusive.")
-            refuse_generator(function)
+            refuse_coroutine(function, "exclusive")
+            refuse_generator(function, "lock")
 
             @functools.wraps(function)
             def exclusively(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,27 +104,82 @@ class Interlock(Client):
         It ends after its ttl unless you call `renew`, or pass renew=True to have it renewed while this
         process lives.
         """
-        return self._acquire(protocol.request(scope, renews=renew, **options), on_lost)
+        return self._acquire(leases.request(scope, renews=renew, **options), on_lost)
 
     def release(self, scope: str, lock_id: str) -> Released:
         """Give back a lease by its lock_id. `NotOwner` if somebody else holds the scope."""
-        return self._run(protocol.release(scope, lock_id))
+        return self._run(leases.release(scope, lock_id))
 
-    def renew(self, scope: str, lock_id: str, *, ttl: float = protocol.DEFAULT_TTL) -> Renewed:
+    def renew(self, scope: str, lock_id: str, *, ttl: float = leases.DEFAULT_TTL) -> Renewed:
         """Let the lease end `ttl` seconds from now. `NotOwner` if it has ended already."""
-        return self._run(protocol.renew(scope, lock_id, ttl))
+        return self._run(leases.renew(scope, lock_id, ttl))
 
     def break_(self, scope: str) -> Broken:
         """Take the scope from whoever holds it, and hand it to the next in line."""
-        return self._run(protocol.break_(scope))
+        return self._run(leases.break_(scope))
 
     def show(self, scope: str) -> ScopeInfo:
         """Who holds the scope and who waits for it."""
-        return self._run(protocol.show(scope))
+        return self._run(leases.show(scope))
 
     def locks(self) -> list[ScopeInfo]:
         """All scopes that are held or waited for."""
-        return self._run(protocol.locks())
+        return self._run(leases.locks())
+
+    @property
+    def limit(self) -> Limits:
+        """Rate limits: `il.limit("api", limit=100, per=60).allowed`."""
+        return Limits(self)
+
+    def limited(
+        self,
+        scope: str | Callable[..., str],
+        *,
+        limit: int,
+        per: float,
+        wait: float | None = 0,
+        **options: Unpack[LimitOptions],
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """The decorator: a rate limit on the calls of a function; `LimitExceeded` beyond it.
+
+        Takes what `limit` takes. The scope may be a function of the call's arguments.
+        """
+        if isinstance(scope, str):
+            limits.checked(scope, wait, limit=limit, per=per, **options)
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            refuse_coroutine(function, "limited")
+            refuse_generator(function, "limit")
+
+            @functools.wraps(function)
+            def within_limit(*args: P.args, **kwargs: P.kwargs) -> R:
+                name = self._scope_of(scope, args, kwargs)
+                with self.limit(name, limit=limit, per=per, wait=wait, **options):
+                    return function(*args, **kwargs)
+
+            return within_limit
+
+        return decorate
+
+    def once(self, key: str, per: float = 60) -> bool:
+        """True for the first caller, false for all others until `per` seconds are over."""
+        return self._run(limits.once(key, per))
+
+    @property
+    def status(self) -> Statuses:
+        """Progress for others to read: `il.status.set("import", "working", percent=40)`."""
+        return Statuses(self)
+
+    def cleanup(self, execution_id: str, scopes: Iterable[str] | None = None) -> CleanedUp:
+        """Free all that an execution holds and waits for, on whatever scope; nothing else.
+
+        `scopes`: look there too, for locks that n8n's own sub-workflows took for it.
+        """
+        return self._run(cleanup.cleanup(execution_id, scopes))
+
+    def events(self) -> Following[Follower, Event]:
+        """What happens in the store from now on: `for event in il.events(): …`."""
+        return Following(self, Follower(), notices.next_event)
 
     def close(self) -> None:
         """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
@@ -125,7 +187,8 @@ class Interlock(Client):
             self._closed = True
             self._keeper_wakes.notify()
         with self._pump.lock:
-            for place in self._room.feed([("all",)], machine.now()):
+            everybody: list[Signal] = [("all",)]
+            for place in (*self._room.feed(everybody, machine.now()), *self._audience.feed(everybody)):
                 self._pump.poke(place)
         left_by = machine.now() + CLOSING_LIMIT
         while self._room and machine.now() < left_by:  # they take back what they have asked for
@@ -144,10 +207,15 @@ class Interlock(Client):
     # ------------------------------------------------------------------ running the protocol
 
     def _acquire(self, req: Request, on_lost: Callable[[Lease], object] | None) -> Lease:
+        return self._hold(leases.acquire(req, self._room, self._store.listening), on_lost)
+
+    def _hold(
+        self, winning: Generator[Effect, Any, Won], on_lost: Callable[[Lease], object] | None = None
+    ) -> Lease:
         if self._closed:
             raise ClientClosed
-        won = self._run(protocol.acquire(req, self._room, self._store.listening))
-        lease = Lease(self, won, self._config.keys(req.scope), on_lost)
+        won = self._run(winning)
+        lease = Lease(self, won, self._config.keys(won.request.scope), on_lost)
         try:
             self._watch(lease)
         except BaseException:
@@ -200,7 +268,11 @@ class Interlock(Client):
         if isinstance(effect, Listen):
             if self._closed:
                 raise ClientClosed
-            return self._store.listen()
+            return self._store.listen(effect.events)
+        if isinstance(effect, (Sit, Rise)):
+            with self._pump.lock:
+                (self._audience.sit if isinstance(effect, Sit) else self._audience.rise)(effect.seat)
+            return None
         if isinstance(effect, Enter):
             with self._pump.lock:
                 return self._room.enter(effect.scope, effect.lock_id)
@@ -221,16 +293,14 @@ class Interlock(Client):
         assert isinstance(effect, Sleep)
         return time.sleep(effect.seconds)
 
-    def _await(self, place: Place, deadline: float) -> None:
-        self._pump.wait(
-            place, lambda: place.look, lambda: min(deadline, self._room.due(place)) - machine.now()
-        )
+    def _await(self, place: Place | Seat, deadline: float) -> None:
+        self._pump.wait(place, lambda: place.look, lambda: min(deadline, place.due) - machine.now())
 
     def _read_signals(self, timeout: float, bell: int) -> list[object]:
         """Run by whichever waiting thread has its turn at the connection."""
         ready, signals = self._store.read(timeout, bell)
         with self._pump.lock:
-            return [*ready, *self._room.feed(signals, machine.now())]
+            return [*ready, *self._room.feed(signals, machine.now()), *self._audience.feed(signals)]
 
     # ------------------------------------------------------------------ renewing
 
@@ -261,6 +331,11 @@ class Interlock(Client):
             answers = [error] * len(due)
         for (held, operation), answer in zip(due, answers, strict=True):
             self._renewals.settle(held, operation, sent, machine.now(), answer)
+
+
+def refuse_coroutine(function: Callable[..., Any], decorator: str) -> None:
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"{function.__name__} is async: decorate it with AsyncInterlock.{decorator}.")
 
 
 def _keep_renewing(client_ref: weakref.ref[Interlock]) -> None:

@@ -25,8 +25,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from interlock import protocol
 from interlock.model import Holder, ScopeInfo
+from interlock.protocol import leases
 from interlock.stores import configure
 from interlock.stores.base import (
     Acquire,
@@ -184,7 +184,7 @@ class ScopeMachine(RuleBasedStateMachine):
         if held is not None:
             permits = held.permits
         known_place = self.places.get(lock_id, 0) if place and queue and not held else 0
-        request = protocol.request(
+        request = leases.request(
             self.scope,
             renews=False,
             ttl=ttl / 1000,

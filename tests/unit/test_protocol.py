@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from interlock import LockHeld, StoreUnavailable, WaitTimeout, machine, protocol
+from interlock import LockHeld, StoreUnavailable, WaitTimeout, machine
 from interlock.model import Holder
-from interlock.protocol import Await, Call, Enter, Leave, Listen, Sleep
+from interlock.protocol import leases
+from interlock.protocol.effects import Await, Call, Enter, Leave, Listen, Sleep
 from interlock.room import Room
 from interlock.stores.base import Done, Granted, Queued, Refused, Release
 
@@ -24,8 +25,8 @@ class Play:
 
     def __init__(self, room, wait=None, listening=False):
         self.room = room
-        request = protocol.request("s", renews=True, wait=wait, lock_id="me")
-        self.flow = protocol.acquire(request, room, listening)
+        request = leases.request("s", renews=True, wait=wait, lock_id="me")
+        self.flow = leases.acquire(request, room, listening)
         self.asked = next(self.flow)
 
     def answer(self, value=None):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
+from ..audience import Seat
 from ..room import Place
 from ..stores.base import Operation
 
@@ -17,7 +19,9 @@ class Call(NamedTuple):
 
 
 class Listen(NamedTuple):
-    """Make sure that messages for this client arrive."""
+    """Make sure that messages for this client arrive, all events among them if that is wanted."""
+
+    events: bool = False
 
 
 class Enter(NamedTuple):
@@ -34,8 +38,20 @@ class Leave(NamedTuple):
 class Await(NamedTuple):
     """Sleep until this place has to look, or until the deadline."""
 
-    place: Place
+    place: Place | Seat
     deadline: float
+
+
+class Sit(NamedTuple):
+    """Sends the seat back, now that it is told of what happens."""
+
+    seat: Seat
+
+
+class Rise(NamedTuple):
+    """The end of that."""
+
+    seat: Seat
 
 
 class Wake(NamedTuple):
@@ -48,4 +64,8 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Effect = Call | Listen | Enter | Leave | Await | Wake | Sleep
+Effect = Call | Listen | Enter | Leave | Sit | Rise | Await | Wake | Sleep
+
+
+def rise(seat: Seat) -> Generator[Effect, Any, None]:
+    yield Rise(seat)

@@ -29,17 +29,22 @@ from ..stores.base import (
 from .effects import Await, Call, Effect, Enter, Leave, Listen, Sleep, Wake
 
 
-class AcquireOptions(TypedDict, total=False):
+class Identity(TypedDict, total=False):
+    """Who it is, for others to see."""
+
+    execution_id: str | None
+    workflow_id: str | None
+    workflow_name: str | None
+    label: str | None
+
+
+class AcquireOptions(Identity, total=False):
     """What `acquire`, `lock` and `exclusive` take besides the scope."""
 
     ttl: float
     wait: float | None
     permits: int
     lock_id: str | None
-    execution_id: str | None
-    workflow_id: str | None
-    workflow_name: str | None
-    label: str | None
 
 
 DEFAULT_TTL = 30.0
@@ -54,6 +59,26 @@ class Fields(NamedTuple):
     pid: int
     label: str | None
     permits: int
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        execution_id: str | None = None,
+        workflow_id: str | None = None,
+        workflow_name: str | None = None,
+        label: str | None = None,
+        permits: int = 1,
+    ) -> Fields:
+        """Checked."""
+        return cls(
+            validate.optional_text("workflow_id", workflow_id),
+            validate.optional_text("workflow_name", workflow_name),
+            validate.optional_text("execution_id", execution_id),
+            os.getpid(),
+            validate.optional_text("label", label),
+            validate.permits(permits),
+        )
 
 
 class Request(NamedTuple):
@@ -91,16 +116,16 @@ def request(
     """Check everything that a caller passed, before anything is done."""
     validate.scope(scope)
     lock_id = _new_lock_id() if lock_id is None else validate.name("lock_id", lock_id)
-    fields = Fields(
-        validate.optional_text("workflow_id", workflow_id),
-        validate.optional_text("workflow_name", workflow_name),
-        validate.optional_text("execution_id", execution_id),
-        os.getpid(),
-        validate.optional_text("label", label),
-        validate.permits(permits),
+    fields = Fields.of(
+        execution_id=execution_id,
+        workflow_id=workflow_id,
+        workflow_name=workflow_name,
+        label=label,
+        permits=permits,
     )
-    identity = opening(lock_id) + _rest_of_identity(fields)
-    first = Acquire(scope, lock_id, identity, validate.ttl_ms(ttl), permits, renews, queue=False)
+    first = Acquire(
+        scope, lock_id, identity_of(fields, lock_id), validate.ttl_ms(ttl), permits, renews, queue=False
+    )
     return Request(first, validate.wait(wait), fields)
 
 
@@ -114,6 +139,11 @@ def _new_lock_id() -> str:
 def opening(lock_id: str) -> str:
     """How every sidecar that Interlock writes for this lock_id begins."""
     return f'{{"lock_id":{encode_basestring_ascii(lock_id)},'
+
+
+def identity_of(fields: Fields, lock_id: str | None = None) -> str:
+    """The JSON object that says who it is."""
+    return ("{" if lock_id is None else opening(lock_id)) + _rest_of_identity(fields)
 
 
 @lru_cache(maxsize=256)
@@ -243,10 +273,12 @@ def give_back(scope: str, lock_id: str, fence: int) -> Generator[Effect, Any, Re
     return Released(released=True, idempotent=gone, scope=scope, lock_id=lock_id)
 
 
-def renew(scope: str, lock_id: str, ttl: float = DEFAULT_TTL) -> Generator[Effect, Any, Renewed]:
+def renew(
+    scope: str, lock_id: str, ttl: float = DEFAULT_TTL, fence: int = 0
+) -> Generator[Effect, Any, Renewed]:
     validate.scope(scope)
     validate.name("lock_id", lock_id)
-    reply = yield Call(Renew(scope, lock_id, validate.ttl_ms(ttl)))
+    reply = yield Call(Renew(scope, lock_id, validate.ttl_ms(ttl), fence))
     if isinstance(reply, Gone):
         raise NotOwner(scope, lock_id, reply.holder, "renew")
     return Renewed(renewed=True, scope=scope, lock_id=lock_id, ttl=ttl)

@@ -9,12 +9,20 @@ from __future__ import annotations
 import uuid
 from typing import NamedTuple
 
-from ..model import Holder, ScopeInfo
+from ..model import Holder, Status
 
 Signal = tuple[str, ...]
 """("claim", scope, lock_id): your turn. ("look", scope): something changed, look at it.
 ("head", scope): you are first in the queue now. ("renewed", scope, ms): the hold was prolonged.
-("all",): messages may have been missed, look at everything."""
+("touched", scope), ("status", key): somebody has written there. ("event", json): it happened.
+("missed", count): so many events are lost. ("all",): messages may have been missed, look at everything."""
+
+
+class Words(NamedTuple):
+    """A status: the plain value, and a JSON object that says more of it, without `at`."""
+
+    value: str
+    details: str
 
 
 class Acquire(NamedTuple):
@@ -39,12 +47,21 @@ class Release(NamedTuple):
     scope: str
     lock_id: str
     fence: int = 0  # where it is known: tells a release that was sent twice that the first has done it
+    execution_id: str | None = None  # only what belongs to this execution
 
 
 class Renew(NamedTuple):
     scope: str
     lock_id: str
     ttl: int
+    fence: int = 0  # where it is known: tells a holder that has lost its lease from a stranger
+
+
+class Begin(NamedTuple):
+    """Take the scope if neither a lease nor a status stands there, and write the status."""
+
+    lease: Acquire
+    status: Words
 
 
 class Break(NamedTuple):
@@ -61,7 +78,92 @@ class Scopes(NamedTuple):
     """Names of all scopes that are held or waited for."""
 
 
-Operation = Acquire | Release | Renew | Break | Show | Scopes
+class Owned(NamedTuple):
+    """(scope, lock_id) of every lease and place that was given to an execution; some may be over."""
+
+    execution_id: str
+
+
+class Limit(NamedTuple):
+    """Let a call through if the limit admits it, or book the next moment at which it does."""
+
+    scope: str
+    algorithm: str
+    limit: int
+    per: int
+    cost: int
+    burst: int
+    patience: int  # how far ahead it may be booked; 0 for now or never, LOOK to change nothing
+
+
+LOOK = -1
+
+
+class Refund(NamedTuple):
+    """Give back what was booked for a moment that has not come yet."""
+
+    of: Limit
+    slot: int
+
+
+class Reset(NamedTuple):
+    """Forget what was let through."""
+
+    scope: str
+    algorithm: str
+    per: int
+
+
+class SetStatus(NamedTuple):
+    """Write a status that nobody's lease stands behind."""
+
+    key: str
+    words: Words
+    timeout: int
+
+
+class Report(NamedTuple):
+    """Write the status of a scope for as long as the lease lasts."""
+
+    scope: str
+    lock_id: str
+    words: Words
+
+
+class GetStatus(NamedTuple):
+    key: str
+
+
+class UnsetStatus(NamedTuple):
+    key: str
+
+
+class Follow(NamedTuple):
+    """For as long as it is repeated in time, tell this client of every event."""
+
+
+FOLLOWED_FOR = 15000  # ms
+FAR = 3_600_000  # ms; nothing is looked at less often than that
+
+
+Operation = (
+    Acquire
+    | Release
+    | Renew
+    | Begin
+    | Break
+    | Show
+    | Scopes
+    | Owned
+    | Limit
+    | Refund
+    | Reset
+    | SetStatus
+    | Report
+    | GetStatus
+    | UnsetStatus
+    | Follow
+)
 
 
 class Granted(NamedTuple):
@@ -86,16 +188,37 @@ class Queued(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """The release or renewal found no such lease; `holder` has the scope now, if anybody."""
+    """There was no such lease; `holder` has the scope now, if anybody."""
 
     holder: Holder | None
 
 
 class Done(NamedTuple):
-    """The release or renewal was carried out."""
+    """It was carried out."""
 
 
-Reply = Granted | Refused | Queued | Gone | Done | tuple[Holder, ...] | ScopeInfo | list[str]
+class Taken(NamedTuple):
+    """Somebody holds the scope, or a status stands there."""
+
+    holder: Holder | None
+    total: int
+    status: Status
+
+
+class Ruling(NamedTuple):
+    allowed: bool
+    used: int
+    remaining: int
+    delay: float  # seconds until the booked moment, or until it is worth to ask again
+    reset_at: float  # seconds since 1970
+    slot: int  # names the booked moment, for a refund
+
+
+class Seen(NamedTuple):
+    """A status, and in how many ms to look again if nothing tells that it has changed."""
+
+    status: Status
+    look_in: int
 
 
 class Busy(Exception):

@@ -11,8 +11,10 @@ from functools import lru_cache
 from ...errors import InvalidInput
 
 LOCK = "n8n-lock-"
+LIMIT = "n8n-ratelimit-"
+STATUS = "process_status_"
 OWN = "interlock:"
-_FAMILIES = (LOCK, OWN, "n8n-ratelimit-", "process_status_")
+_FAMILIES = (LOCK, LIMIT, STATUS, OWN)
 
 
 class Layout:
@@ -24,7 +26,11 @@ class Layout:
         self.prefix = prefix
         self.hash_tags = hash_tags
         self.wake_channels = f"{prefix}{OWN}wake:"
+        self.events = f"{prefix}{OWN}events"  # a channel
+        self.followed = f"{prefix}{OWN}followed"
+        """Stands while somebody follows the events. On a cluster it can't lie beside every scope's keys."""
         self.scope_keys = lru_cache(maxsize=1024)(self._scope_keys)
+        self.limit_keys = lru_cache(maxsize=1024)(self._limit_keys)
 
     def _tagged(self, scope: str) -> str:
         if not self.hash_tags:
@@ -39,9 +45,12 @@ class Layout:
     def sidecar(self, scope: str) -> str:
         return f"{self.counter(scope)}:meta"
 
+    def _own(self, name: str) -> str:
+        return f"{self.prefix}{OWN}{self._tagged(name)}"
+
     def _scope_keys(self, scope: str) -> tuple[str, ...]:
         """In the order that the scripts expect."""
-        own = f"{self.prefix}{OWN}{self._tagged(scope)}"
+        own = self._own(scope)
         return (
             self.counter(scope),
             self.sidecar(scope),
@@ -51,7 +60,36 @@ class Layout:
             f"{own}:seen",
             f"{own}:permits",
             f"{own}:holders",
+            *self.status_keys(scope),
         )
+
+    def status_keys(self, key: str) -> tuple[str, ...]:
+        return (f"{self.prefix}{STATUS}{self._tagged(key)}", f"{self._own(key)}:status", self.followed)
+
+    def key_of_status(self, name: str) -> str:
+        key = name.removeprefix(self.prefix + STATUS)
+        return key[1:-1] if self.hash_tags else key
+
+    def _limit_keys(self, scope: str, algorithm: str, per: int) -> tuple[str, ...]:
+        """What is used, what was booked and given back, and (fixed windows) the last window booked."""
+        own = self._own(scope)
+        if algorithm == "fixed-window":  # the window's number follows
+            used = f"{self.prefix}{LIMIT}{self._tagged(scope)}-"
+        elif algorithm == "once":
+            used = f"{own}:once"
+        else:
+            used = f"{own}:{algorithm}-{per}"
+        return (used, f"{own}:vacant-{algorithm}-{per}", self.followed, f"{own}:ahead-{per}")
+
+    def execution(self, execution_id: str) -> str:
+        """A set of all leases and places of an execution: '<lock_id>\n<scope>'."""
+        return execution_id.join(self.execution_frame)
+
+    @property
+    def execution_frame(self) -> tuple[str, str]:
+        """What stands before and after the execution's id in the key of its set."""
+        opening, closing = self._own("\n").split("\n")
+        return opening, f"{closing}:execution"
 
     def scan_patterns(self) -> tuple[str, ...]:
         """Glob patterns that match a key of every scope that is held or waited for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StoreUnavailable
-from ..base import Gone, Operation, Queued, Release, new_client_id
+from ..base import Gone, Operation, Queued, Release, Seen, new_client_id
 from .commands import Commands
 from .connect import Connector, ErrorReply, refusal
 
@@ -21,6 +21,7 @@ class RedisStoreBase:
         self._commands = Commands(config.layout, round(config.window * 1000), round(config.grace * 1000))
         self._commands.client = new_client_id()
         self._tracks = False
+        self._follows = False  # whether the listening connection is told of all events
 
     def _read(self, operation: Operation, reply: Any, resent: bool = False) -> Any:
         """What a reply means."""
@@ -43,7 +44,7 @@ class RedisStoreBase:
 
     def _read_untracked(self, answer: Any) -> Any:
         """The answer to a look, where the server does not tell of touches: look more often then."""
-        if isinstance(answer, Queued) and not self._tracks:
+        if isinstance(answer, (Queued, Seen)) and not self._tracks:
             return answer._replace(look_in=min(answer.look_in, 1000))
         return answer
 

@@ -112,6 +112,7 @@ class AsyncRedisStore(RedisStoreBase):
         self._on_signals = on_signals
         self._line: _Line | None = None
         self._listener: _Line | None = None
+        self._hears_events = False
         self._attempts: dict[str, asyncio.Future[None]] = {}
 
     @property
@@ -197,19 +198,24 @@ class AsyncRedisStore(RedisStoreBase):
 
     # ------------------------------------------------------------------ listening
 
-    async def listen(self) -> None:
+    async def listen(self, events: bool = False) -> None:
         """Open the connection over which others wake us, unless it stands."""
-        if not self.listening:
+        self._follows |= events
+        while not self.listening or (events and not self._hears_events):
+            if self.listening and self._listener is not None:
+                self._listener.fail(ConnectionError("events are to come over it too"))
             await self._once(self._connect_listener)
 
     async def _connect_listener(self) -> None:
         writer = await self._connector.connect_async()
         line = _Line(writer, self._connector.timeout, self._pushed)
+        follows = self._follows
         try:
-            tracking, subscribed = await asyncio.gather(
-                *(line.send(*greeting) for greeting in self._commands.greetings())
+            tracking, *subscribed = await asyncio.gather(
+                *(line.send(*greeting) for greeting in self._commands.greetings(follows))
             )
-            self._refuse_error(subscribed)
+            for reply in subscribed:
+                self._refuse_error(reply)
         except StoreUnavailable:
             line.close()
             raise
@@ -217,7 +223,7 @@ class AsyncRedisStore(RedisStoreBase):
             line.close()
             raise self._lost(error) from error
         self._tracks = not isinstance(tracking, ErrorReply)
-        self._listener = line
+        self._listener, self._hears_events = line, follows
         line.on_lost = lambda: self._on_signals([("all",)])
 
     def _pushed(self, push: list[Any]) -> None:

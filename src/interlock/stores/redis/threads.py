@@ -147,26 +147,31 @@ class RedisStore(RedisStoreBase):
 
     # ------------------------------------------------------------------ listening
 
-    def listen(self) -> None:
+    def listen(self, events: bool = False) -> None:
         """Open the connection over which others wake us, unless it stands."""
-        if self._listener is not None:
+        if self._listener is not None and (self._follows or not events):
             return
         with self._listener_lock:
             if self._listener is not None:
-                return
+                if self._follows or not events:
+                    return
+                self._hang_up(self._listener)  # whoever waits looks, and listens over the next
+            self._follows |= events
             wire = self._connector.connect()
+            greetings = self._commands.greetings(self._follows)
             try:
-                wire.send(b"".join(map(pack, self._commands.greetings())))
-                self._tracks = not isinstance(wire.receive(), ErrorReply)
-                subscribed = wire.receive()
+                wire.send(b"".join(map(pack, greetings)))
+                tracking, *subscribed = [wire.receive() for _ in greetings]
             except UNREACHABLE as error:
                 wire.close()
                 raise self._lost(error) from error
             try:
-                self._refuse_error(subscribed)
+                for reply in subscribed:
+                    self._refuse_error(reply)
             except StoreUnavailable:
                 wire.close()
                 raise
+            self._tracks = not isinstance(tracking, ErrorReply)
             self._slots.clear()
             self._listener = wire
 

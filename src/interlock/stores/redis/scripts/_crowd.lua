@@ -1,6 +1,6 @@
 -- Several permits, foreign holders, and the queue: what it takes when more than one wants the scope.
 
-local SCOPE, WAKE, WINDOW, GRACE = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local WAKE, WINDOW, GRACE = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local WAITERS, SEEN, HOLDERS = KEYS[5], KEYS[6], KEYS[8]
 local min, max = math.min, math.max
 local now = clock[1] * 1000 + floor(clock[2] / 1000)
@@ -42,22 +42,31 @@ local function mirror()
 end
 
 local function drop_permit(id)
+  local record = call('HGET', HOLDERS, id)
   call('ZREM', PERMITS, id)
   call('HDEL', HOLDERS, id)
   crowd = crowd - 1
+  return record
 end
 
 if others > 0 then
   crowd = call('ZCARD', PERMITS)
   if crowd > 0 then
     local ended = call('ZRANGEBYSCORE', PERMITS, '-inf', '(' .. format('%.0f', now))
-    for _, id in ipairs(ended) do drop_permit(id) end
+    for _, id in ipairs(ended) do tell('expired', drop_permit(id)) end
     -- A counter that outlives the last of them may be somebody's who has come since.
     if #ended > 0 and crowd > 0 then mirror() end
   end
 end
 if meta and crowd == 0 and is_shared(meta) then
   counter, meta = false, false  -- a mirror of nobody
+end
+
+-- A lease that has ended by itself left its memo only. Told once: state E is as F.
+if followed and state == 'L' and not meta and not counter and crowd == 0 then
+  tell('expired', nil, { fence = fence_in_memo() })
+  memo, state = 'E' .. string.sub(memo, 2), 'E'
+  call('SET', MEMO, memo, 'KEEPTTL')
 end
 
 local function narrowest(wanted)
@@ -96,6 +105,24 @@ local function orphan_ends_in()
   return left
 end
 
+-- ---------------------------------------------------------------- the holder's progress
+
+local function shows_progress(id, opening)
+  local details = others > 0 and call('GET', DETAILS)
+  return details and is_mine(details, id, opening)
+end
+
+local function prolong_progress(id, opening, ttl)
+  if shows_progress(id, opening) then
+    call('PEXPIRE', STATUS, ttl)
+    call('PEXPIRE', DETAILS, ttl)
+  end
+end
+
+local function end_progress(id, opening)
+  if shows_progress(id, opening) then call('DEL', STATUS, DETAILS) end
+end
+
 -- ---------------------------------------------------------------- who may have it
 
 local ends_in = nil  -- ms until the scope may be free, as far as one can tell; set by admits()
@@ -127,7 +154,7 @@ end
 local function grant(id, identity, ttl, permits, hold, note)
   if permits == 1 then
     state = 'L'
-    return grant_alone(identity, ttl, hold, note)
+    return grant_alone(id, identity, ttl, hold, note)
   end
   local record, fence, at = new_record(identity, note)
   crowd = crowd + 1
@@ -136,6 +163,8 @@ local function grant(id, identity, ttl, permits, hold, note)
   mirror()
   memo = 'L ' .. fence .. ' ' .. released_in_memo()
   remember('L', ttl + DAY)
+  put_on_list(record, id, ttl)
+  tell(note == '' and 'acquired' or 'handed_over', record, { ttl = hold })
   return { 1, tonumber(fence), at, crowd }
 end
 
@@ -149,7 +178,7 @@ end
 
 local function leave_queue(id)
   call('HDEL', WAITERS, id)
-  return call('ZREM', QUEUE, id) == 1
+  call('ZREM', QUEUE, id)
 end
 
 local function waiter(id)

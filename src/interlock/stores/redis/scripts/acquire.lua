@@ -1,18 +1,18 @@
 -- Take the scope, claim an offer, or keep a place in the queue. Safe to send again.
--- ARGV   5 lock_id  6 opening of its sidecar  7 identity  8 ttl ms  9 permits  10 client, '' to fail fast
---        11 place in the queue, 0 for a new one
+-- ARGV   8 lock_id  9 opening of its sidecar  10 identity  11 ttl ms  12 permits  13 client, '' to fail fast
+--        14 place in the queue, 0 for a new one
 -- reply  {1, fence, locked_at, count}                           granted
 --        {0, count, holder, holder's ms left, place}            held, fail fast
 --        {2, count, holder, holder's ms left, place, look_in, head, forgotten}   queued
 
-local id, opening, identity = ARGV[5], ARGV[6], ARGV[7]
-local ttl, permits, client, place = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], tonumber(ARGV[11])
+local id, opening, identity = ARGV[8], ARGV[9], ARGV[10]
+local ttl, permits, client, place = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13], tonumber(ARGV[14])
 
 --#include _state
 --#include _grant
 
-if not counter and not meta and others == 0 and permits == 1 then
-  return grant_alone(identity, ttl, ttl, '')
+if not counter and not meta and others == 0 and permits == 1 and not followed then
+  return grant_alone(id, identity, ttl, ttl, '')
 end
 
 --#include _crowd
@@ -34,6 +34,8 @@ if held then
   call('HSET', HOLDERS, id, without_offer(held))
   call('ZADD', PERMITS, now + ttl, id)
   mirror()
+  put_on_list(held, id, ttl)
+  prolong_progress(id, opening, ttl)
   return same_again(held)
 end
 if meta and is_mine(meta, id, opening) then
@@ -42,6 +44,8 @@ if meta and is_mine(meta, id, opening) then
   call('SET', META, meta, 'PX', ttl)
   call('SET', COUNTER, '1', 'PX', ttl)
   remember('L', ttl + DAY)
+  put_on_list(meta, id, ttl)
+  prolong_progress(id, opening, ttl)
   return same_again(meta)
 end
 
@@ -60,7 +64,10 @@ if client ~= '' then
     place = tonumber(call('ZSCORE', QUEUE, id))
   elseif kept then
     forgotten = 1
+  else
+    tell('queued', identity)
   end
+  put_on_list(identity, id, 12 * WINDOW)
   call('HSET', WAITERS, id, format('%s %d %d %s', client, ttl, permits, identity))
   call('ZADD', SEEN, now, client)
   call('ZREMRANGEBYSCORE', SEEN, '-inf', now - 2 * WINDOW)
@@ -84,7 +91,10 @@ end
 
 local count, holder, left = tonumber(counter) or max(crowd, 1), meta or '', ends_in or -1
 place = format('%.0f', place)
-if client == '' then return { 0, count, holder, left, place } end
+if client == '' then
+  tell('denied', identity)
+  return { 0, count, holder, left, place }
+end
 
 local head = call('ZRANGE', QUEUE, 0, 0)[1] == id
 local look_in = WINDOW

@@ -7,6 +7,9 @@
 
 local lost = holds()
 if #lost > 0 then
+  for i = 1, #lost, 2 do tell('broken', lost[i]) end
+  local details = others > 0 and call('GET', DETAILS)
+  if details and string.find(details, '^{"lock_id":"') then call('DEL', STATUS, DETAILS) end
   call('DEL', PERMITS, HOLDERS)
   crowd = 0
   call('DEL', COUNTER, META)

@@ -1,15 +1,16 @@
 -- Prolong a lease that is still held.
--- ARGV   5 lock_id  6 opening of its sidecar  7 ttl ms
+-- ARGV   8 lock_id  9 opening of its sidecar  10 ttl ms  11 fence, 0 if unknown
 -- reply  {1} renewed   {0} it is gone   {0, holder, ms left} somebody else has it
 
 --#include _state
 --#include _grant
 --#include _crowd
 
-local id, opening, ttl = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local id, opening, ttl, fence = ARGV[8], ARGV[9], tonumber(ARGV[10]), ARGV[11]
 
-local held = crowd > 0 and call('HEXISTS', HOLDERS, id) == 1
+local held = crowd > 0 and call('HGET', HOLDERS, id)
 if not held and not (meta and not is_shared(meta) and is_mine(meta, id, opening)) then
+  if fence ~= '0' then tell('lost', nil, { fence = fence, lock_id = id }) end
   if meta then return { 0, meta, call('PTTL', META) } end
   return { 0 }
 end
@@ -34,4 +35,6 @@ else
   if call('PEXPIRE', COUNTER, ttl) == 0 then call('SET', COUNTER, '1', 'PX', ttl) end
 end
 remember('L', ttl + DAY)
+put_on_list(held or meta, id, ttl)
+prolong_progress(id, opening, ttl)
 return { 1 }

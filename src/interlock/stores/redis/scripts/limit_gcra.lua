@@ -1,0 +1,21 @@
+-- A bucket of `burst` that empties evenly, `limit` every `per`.
+-- USED is '<level> <when>'; what is booked ahead stands above the brim.
+
+--#include _limit
+--#include _level
+
+local slot = now + max(0, ceil((level + cost - burst) * unit - 0.01))
+local remaining = max(0, floor(burst - level + 0.000001))
+if looks_only then
+  local rule = slot > now and deny or allow
+  return rule(burst - remaining, remaining, slot, full(level))
+end
+if slot > now then
+  local vacancy = patience > 0 and take_vacancy(min(slot, now + patience))
+  if vacancy then return allow(burst, 0, vacancy, full(level)) end
+  if slot - now > patience then return deny(burst - remaining + cost, remaining, slot, full(level)) end
+end
+level = level + cost
+keep(level)
+remaining = max(0, floor(burst - level + 0.000001))
+return allow(burst - remaining, remaining, slot, full(level))
