@@ -24,6 +24,91 @@ class LeaseFacade:
     def renew(self, ttl: float | None = None) -> Any:
         return self._run(self._lease.renew(ttl))
 
+    def progress(self, *words: Any, **options: Any) -> None:
+        self._run(self._lease.progress(*words, **options))
+
+    def __enter__(self) -> LeaseFacade:
+        """Renews itself, as in an `async with`, but cancels nobody: each step here is a task of its own."""
+        self._run(self._keep())
+        return self
+
+    async def _keep(self) -> None:
+        self._lease._keep()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.release()
+
+
+class FollowingFacade:
+    """An async iterator as a plain one."""
+
+    def __init__(self, run: Any, following: Any) -> None:
+        self._run = run
+        self._following = following
+
+    def __iter__(self) -> FollowingFacade:
+        return self
+
+    def __next__(self) -> Any:
+        async def one() -> Any:
+            return await anext(self._following, None)
+
+        item = self._run(one())
+        if item is None:
+            raise StopIteration
+        return item
+
+    def close(self) -> None:
+        self._run(self._following.aclose())
+
+    def __enter__(self) -> FollowingFacade:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.close()
+
+
+class LimitsFacade:
+    def __init__(self, run: Any, client: AsyncInterlock) -> None:
+        self._run = run
+        self._limits = client.limit
+
+    def __call__(self, scope: str, **options: Any) -> Any:
+        async def ask() -> Any:
+            return await self._limits(scope, **options)
+
+        return self._run(ask())
+
+    def peek(self, scope: str, **options: Any) -> Any:
+        return self._run(self._limits.peek(scope, **options))
+
+    def reset(self, scope: str, **options: Any) -> Any:
+        return self._run(self._limits.reset(scope, **options))
+
+
+class StatusesFacade:
+    def __init__(self, run: Any, client: AsyncInterlock) -> None:
+        self._run = run
+        self._statuses = client.status
+
+    def set(self, key: str, value: str, **options: Any) -> Any:
+        return self._run(self._statuses.set(key, value, **options))
+
+    def get(self, key: str) -> Any:
+        return self._run(self._statuses.get(key))
+
+    def unset(self, key: str, **options: Any) -> Any:
+        return self._run(self._statuses.unset(key, **options))
+
+    def begin(self, key: str, *words: str, **options: Any) -> LeaseFacade:
+        async def begin() -> Any:
+            return await self._statuses.begin(key, *words, **options)
+
+        return LeaseFacade(self._run, self._run(begin()))
+
+    def watch(self, key: str) -> FollowingFacade:
+        return FollowingFacade(self._run, self._statuses.watch(key))
+
 
 class LockFacade:
     """Enters and leaves an `async with` from a thread; each entry is a task of its own."""
@@ -103,16 +188,39 @@ class AsyncFacade:
         return self.run(self.client.locks())
 
     def exclusive(self, scope: Any, **options: Any) -> Any:
-        """Takes a plain function, so that the decorator's tests need no `await` either."""
+        return self._decorating(self.client.exclusive(scope, **options))
+
+    def _decorating(self, decorator: Any) -> Any:
+        """Takes a plain function, so that a decorator's tests need no `await` either."""
 
         def decorate(function: Any) -> Any:
-            @self.client.exclusive(scope, **options)
+            @decorator
             async def wrapped(*args: Any, **kwargs: Any) -> Any:
                 return await asyncio.to_thread(function, *args, **kwargs)
 
             return lambda *args, **kwargs: self.run(wrapped(*args, **kwargs))
 
         return decorate
+
+    def limited(self, scope: Any, **options: Any) -> Any:
+        return self._decorating(self.client.limited(scope, **options))
+
+    @property
+    def limit(self) -> LimitsFacade:
+        return LimitsFacade(self.run, self.client)
+
+    @property
+    def status(self) -> StatusesFacade:
+        return StatusesFacade(self.run, self.client)
+
+    def once(self, key: str, **options: Any) -> Any:
+        return self.run(self.client.once(key, **options))
+
+    def cleanup(self, execution_id: str, scopes: Any = None) -> Any:
+        return self.run(self.client.cleanup(execution_id, scopes))
+
+    def events(self) -> FollowingFacade:
+        return FollowingFacade(self.run, self.client.events())
 
     def close(self) -> None:
         self.run(self.client.close())

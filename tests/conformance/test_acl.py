@@ -37,6 +37,32 @@ def use_everything(il):
     assert permit_again.fence > permit.fence
     assert len(il.locks()) == 1
     il.break_("t")
+    with following(il) as events:
+        use_limits(il)
+        use_status(il)
+        assert events()
+    il.acquire("u", execution_id="77")
+    assert il.cleanup("77", ["u", "v"]).cleaned_count == 1
+
+
+def use_limits(il):
+    for algorithm in ("fixed-window", "sliding-window", "gcra"):
+        options = {"limit": 1, "per": 0.3, "algorithm": algorithm}
+        for wait in (0, 0, 5):
+            il.limit("api", **options, wait=wait)
+        il.limit.peek("api", **options)
+        give_up_waiting(il, options)
+        il.limit.reset("api", per=0.3, algorithm=algorithm)
+    il.once("callback")
+
+
+def use_status(il):
+    il.status.set("import", "working")
+    with il.status.watch("import") as watching:
+        assert next(watching).output == "working"
+        il.status.unset("import")
+        assert next(watching).output is None
+    il.status.begin("import").release()
 
 
 @pytest.mark.parametrize("version", list(redis_binaries()))

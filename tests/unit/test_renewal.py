@@ -11,7 +11,7 @@ from interlock.stores.base import Done, Gone
 
 class Lease(Held):
     def __init__(self, granted, ttl):
-        self.scope, self.lock_id, self.ttl, self.renews = "s", "a", ttl, True
+        self.scope, self.lock_id, self.fence, self.ttl, self.renews = "s", "a", 7, ttl, True
         self.valid_until, self.due = granted + ttl, granted + ttl / 3
         self.told = 0
 

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any, Literal, TypedDict
 
 from .. import machine, validate
+from ..errors import InvalidInput
 from ..model import Decision
 from ..stores.base import LOOK, Limit, Refund, Reset, Ruling
 from .effects import Call, Effect, Sleep

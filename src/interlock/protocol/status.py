@@ -102,7 +102,7 @@ def next_status(watcher: Watcher) -> Generator[Effect, Any, Status]:
         watcher.look = False
         try:
             yield Listen()
-            seen: Seen = yield Call(GetStatus(watcher.key), tracked=True)
+            seen: Seen = yield Call(GetStatus(watcher.key, watch=True), tracked=True)
         except StoreUnavailable as error:
             if watcher.last is None or isinstance(error, ClientClosed):
                 raise

@@ -132,6 +132,7 @@ class Report(NamedTuple):
 
 class GetStatus(NamedTuple):
     key: str
+    watch: bool = False  # be told when it changes
 
 
 class UnsetStatus(NamedTuple):

@@ -28,7 +28,7 @@ class Layout:
         self.wake_channels = f"{prefix}{OWN}wake:"
         self.events = f"{prefix}{OWN}events"  # a channel
         self.followed = f"{prefix}{OWN}followed"
-        """Stands while somebody follows the events. On a cluster it can't lie beside every scope's keys."""
+        """Stands while somebody follows the events."""
         self.scope_keys = lru_cache(maxsize=1024)(self._scope_keys)
         self.limit_keys = lru_cache(maxsize=1024)(self._limit_keys)
 
@@ -64,7 +64,11 @@ class Layout:
         )
 
     def status_keys(self, key: str) -> tuple[str, ...]:
-        return (f"{self.prefix}{STATUS}{self._tagged(key)}", f"{self._own(key)}:status", self.followed)
+        return (f"{self.prefix}{STATUS}{self._tagged(key)}", f"{self._own(key)}:status", self._followed(key))
+
+    def _followed(self, scope: str) -> str:
+        """One key can't lie beside those of every scope on a cluster, where nobody can follow yet."""
+        return f"{self._own(scope)}:followed" if self.hash_tags else self.followed
 
     def key_of_status(self, name: str) -> str:
         key = name.removeprefix(self.prefix + STATUS)
@@ -79,7 +83,7 @@ class Layout:
             used = f"{own}:once"
         else:
             used = f"{own}:{algorithm}-{per}"
-        return (used, f"{own}:vacant-{algorithm}-{per}", self.followed, f"{own}:ahead-{per}")
+        return (used, f"{own}:vacant-{algorithm}-{per}", self._followed(scope), f"{own}:ahead-{per}")
 
     def execution(self, execution_id: str) -> str:
         """A set of all leases and places of an execution: '<lock_id>\n<scope>'."""

@@ -5,33 +5,49 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import machine
-from ...errors import StoreUnavailable
 from ...model import Holder, ScopeInfo, holder_from_json, waiter_from_json
 from ..base import (
+    FAR,
+    LOOK,
     Acquire,
+    Begin,
     Break,
-    Busy,
     Done,
+    Follow,
+    GetStatus,
     Gone,
     Granted,
+    Limit,
     Operation,
+    Owned,
     Queued,
+    Refund,
     Refused,
     Release,
     Renew,
+    Report,
+    Reset,
+    Ruling,
     Scopes,
+    Seen,
+    SetStatus,
     Show,
+    Signal,
+    Taken,
+    UnsetStatus,
     new_client_id,
 )
+from .board import Board, Wake, iso_now
+from .file import File
+from .limits import Limits
 
-VERSION = 1
+SWEEP_EVERY = 60.0  # seconds
 CLAIM_TIME = 500  # ms that a waiter has at least to claim what was handed to it
-_SCHEMA = Path(__file__).with_name("schema.sql")
 _LEASE = "lock_id, record, fence, permits, expires, offered, bound, client, realm, pid, started"
 _WAITER = "place, lock_id, identity, ttl, permits, bound, client, realm, pid, started"
 
@@ -66,173 +82,50 @@ class _Waiter(NamedTuple):
     started: int | None
 
 
-class Wake(NamedTuple):
-    """A message for another client's mailbox."""
-
-    client: str
-    realm: str
-    text: str
-
-
-class _Replaced(Exception):
-    """The file was deleted or replaced under us."""
-
-
 class Engine:
-    """One connection to the file. Not for two threads at once."""
+    """Not for two threads at once."""
 
     def __init__(self, file: Path, window: float) -> None:
-        self._file = file
-        self._path = str(file)
+        self.file = File(file)
         self._window = round(window * 1000)
-        self._db: sqlite3.Connection | None = None
-        self._inode: tuple[int, int] | None = None
         self.client = new_client_id()
         self.realm = machine.realm()
         self._pid = os.getpid()
         self._started = machine.started(self._pid)
-        self._wakes: list[Wake] = []
-
-    # ------------------------------------------------------------------ the file
+        self._heard = 0  # the number of the last event that was read
+        self._swept = machine.now()
 
     def run(self, op: Operation) -> tuple[Any, list[Wake]]:
         """The answer, and the messages that are to be sent now that it is so."""
-        try:
-            db = self._db or self._open()
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                if self._on_disk() != self._inode:
-                    raise _Replaced
-                self._wakes = []
-                self._now = round(machine.now() * 1000)
-                answer = self._answer(db, op)
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-        except _Replaced:
-            self.close()  # the others are in another file by now
-            raise Busy from None
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
-        return answer, self._wakes
+        answer = self.file.change(lambda db: self._answer(db, op))
+        return answer, list(self._board.wakes)
 
     def offers(self) -> list[tuple[str, str]]:
         """Scope and lock_id of everything that was handed to this client and waits to be claimed."""
-        try:
-            found = (self._db or self._open()).execute(
-                "SELECT scope, lock_id FROM leases WHERE client = ? AND offered", (self.client,)
-            )
-            return list(found)
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
+        return self.file.read("SELECT scope, lock_id FROM leases WHERE client = ? AND offered", self.client)
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"Can't create the folder {self._file.parent}: {error.strerror}."
-            ) from error
-        db = sqlite3.connect(self._file, timeout=0, isolation_level=None, check_same_thread=False)
-        try:
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version > VERSION:
-                raise StoreUnavailable(
-                    f"{self._file} was written by a newer version of Interlock: upgrade it."
-                )
-            if version < VERSION:
-                self._create(db)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")  # after a power cut nobody holds anything
-            self._sweep(db)
-        except BaseException:
-            db.close()
-            raise
-        self._db = db
-        self._inode = self._on_disk()
-        return db
-
-    def _create(self, db: sqlite3.Connection) -> None:
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version == 0:  # else somebody else was faster
-                if db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                    raise StoreUnavailable(f"{self._file} is not a file of Interlock's.")
-                for statement in _SCHEMA.read_text().split(";\n"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version={VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-
-    def _sweep(self, db: sqlite3.Connection) -> None:
-        """Clear away what crashed holders and waiters left on scopes that nobody asks for any more."""
-        now, boot = round(machine.now() * 1000), machine.boot_id()
-        try:
-            for table in ("leases", "waiters"):
-                db.execute(f"DELETE FROM {table} WHERE substr(realm, 1, ?) != ?", (len(boot), boot))
-            db.execute("DELETE FROM leases WHERE expires <= ?", (now,))
-            db.execute("DELETE FROM seen WHERE scope NOT IN (SELECT scope FROM waiters)")
-        except sqlite3.OperationalError as error:
-            if not isinstance(self._failure(error), Busy):
-                raise
-
-    def _on_disk(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _failure(self, error: sqlite3.Error) -> Exception:
-        """What SQLite's complaint means to a user."""
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            return Busy()
-        self.close()
-        for sign, meaning in (
-            ("readonly", "may not be written by this user, or lies on a read-only disk"),
-            ("unable to open", "can't be opened: the file or its folder may not be written by this user"),
-            ("full", "can't be written: the disk is full"),
-            ("disk I/O", "can't be read or written: the disk is full or failing"),
-            ("not a database", "is not a file of Interlock's"),
-            ("malformed", "is damaged: stop all users of it and delete it"),
-            ("no such table", "is not a file of Interlock's"),
-        ):
-            if sign in text:
-                return StoreUnavailable(f"{self._file} {meaning} ({text}).")
-        return StoreUnavailable(f"{self._file} failed: {text}.")
-
-    def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+    def news(self) -> list[Signal]:
+        """The events since this was asked last."""
+        found = self.file.read("SELECT id, event FROM events WHERE id > ? ORDER BY id", self._heard)
+        if not found:
+            return []
+        missed = found[0][0] - self._heard - 1
+        self._heard = found[-1][0]
+        signals: list[Signal] = [("event", event) for _, event in found]
+        return [("missed", str(missed)), *signals] if missed else signals
 
     # ------------------------------------------------------------------ operations
 
     def _answer(self, db: sqlite3.Connection, op: Operation) -> Any:
-        if isinstance(op, Acquire):
-            return self._acquire(db, op)
-        if isinstance(op, Release):
-            return self._release(db, op)
-        if isinstance(op, Renew):
-            return self._renew(db, op)
-        if isinstance(op, Break):
-            return self._break(db, op.scope)
-        if isinstance(op, Show):
-            return self._show(db, op.scope)
-        assert isinstance(op, Scopes)
-        return [scope for (scope,) in db.execute("SELECT scope FROM leases UNION SELECT scope FROM waiters")]
+        self._now = round(machine.now() * 1000)
+        self._board = Board(db, self._now, self.client, self.realm)
+        return _ANSWERS[type(op)](self, db, op)
 
     def _acquire(self, db: sqlite3.Connection, op: Acquire) -> Granted | Refused | Queued:
         leases = self._leases(db, op.scope)
         for lease in leases:
             if lease.lock_id == op.lock_id:
+                self._board.prolong(op.scope, op.lock_id, self._now + op.ttl)
                 db.execute(
                     "UPDATE leases SET expires = ?, offered = 0, bound = ?, client = ?, realm = ?, pid = ?,"
                     " started = ? WHERE scope = ? AND lock_id = ?",
@@ -249,18 +142,7 @@ class Engine:
                 )
                 at = holder_from_json(lease.record).locked_at
                 return Granted(lease.fence, at or "", len(leases))
-        me = _Waiter(
-            op.place,
-            op.lock_id,
-            op.identity,
-            op.ttl,
-            op.permits,
-            op.renews,
-            self.client,
-            self.realm,
-            self._pid,
-            self._started,
-        )
+        me = self._as_waiter(op)
         line = db.execute("SELECT max(place) FROM waiters WHERE scope = ?", (op.scope,)).fetchone()[0]
         if line is None and _admits(leases, op.permits):
             return self._grant(db, op.scope, me, leases, offer=None)
@@ -270,6 +152,8 @@ class Engine:
         if op.queue:
             me, is_new = self._join(db, op.scope, me)
             forgotten = is_new and bool(op.place)
+            if is_new and not forgotten:
+                self._board.tell("queued", op.scope, op.identity)
         granted = self._hand_over(db, op.scope, leases, caller=op.lock_id if op.queue else None)
         if granted is not None:
             return granted
@@ -278,6 +162,7 @@ class Engine:
             return self._grant(db, op.scope, me, leases, offer=None)  # all who waited were dead
         holder = leases[0].holder(self._now) if leases else None
         if not op.queue:
+            self._board.tell("denied", op.scope, op.identity)
             return Refused(holder, me.place, len(leases))
         is_head = head is not None and head.lock_id == op.lock_id
         look_in = self._window
@@ -292,19 +177,26 @@ class Engine:
 
     def _release(self, db: sqlite3.Connection, op: Release) -> Done | Gone:
         leases = self._leases(db, op.scope)
-        mine = [lease for lease in leases if lease.lock_id == op.lock_id]
+        mine = [x for x in leases if x.lock_id == op.lock_id and _is_meant(x.record, op.execution_id)]
         if mine:
             self._drop(db, op.scope, mine[0], leases)
+            self._board.tell("released", op.scope, mine[0].record)
             self._hand_over(db, op.scope, leases)
             return Done()
         was_head = self._first_living(db, op.scope)
-        left = db.execute("DELETE FROM waiters WHERE scope = ? AND lock_id = ?", (op.scope, op.lock_id))
-        if left.rowcount:
+        waiting = db.execute(
+            "SELECT identity FROM waiters WHERE scope = ? AND lock_id = ?", (op.scope, op.lock_id)
+        ).fetchone()
+        if waiting is not None and _is_meant(waiting[0], op.execution_id):
+            db.execute("DELETE FROM waiters WHERE scope = ? AND lock_id = ?", (op.scope, op.lock_id))
+            self._board.tell("left", op.scope, waiting[0])
             self._forget_if_empty(db, op.scope)
             if was_head is not None and was_head.lock_id == op.lock_id:
                 self._hand_over(db, op.scope, leases)
                 self._tell_head(db, op.scope)
             return Done()
+        if op.fence:
+            self._board.tell("lost", op.scope, fence=op.fence, lock_id=op.lock_id)
         # A permit that is not there may well have been released, whoever holds the others.
         alone = leases and leases[0].permits == 1
         return Gone(leases[0].holder(self._now) if alone else None)
@@ -312,7 +204,10 @@ class Engine:
     def _renew(self, db: sqlite3.Connection, op: Renew) -> Done | Gone:
         leases = self._leases(db, op.scope)
         if all(lease.lock_id != op.lock_id for lease in leases):
+            if op.fence:
+                self._board.tell("lost", op.scope, fence=op.fence, lock_id=op.lock_id)
             return Gone(leases[0].holder(self._now) if leases else None)
+        self._board.prolong(op.scope, op.lock_id, self._now + op.ttl)
         db.execute(
             "UPDATE leases SET expires = ? WHERE scope = ? AND lock_id = ?",
             (self._now + op.ttl, op.scope, op.lock_id),
@@ -323,15 +218,17 @@ class Engine:
             self._wake(head, f"renewed\n{op.scope}\n{min(ends)}")
         return Done()
 
-    def _break(self, db: sqlite3.Connection, scope: str) -> tuple[Holder, ...]:
-        leases = self._leases(db, scope)
+    def _break(self, db: sqlite3.Connection, op: Break) -> tuple[Holder, ...]:
+        leases = self._leases(db, op.scope)
         lost = tuple(lease.holder(self._now) for lease in leases)
         for lease in list(leases):
-            self._drop(db, scope, lease, leases)
-        self._hand_over(db, scope, leases)
+            self._drop(db, op.scope, lease, leases)
+            self._board.tell("broken", op.scope, lease.record)
+        self._hand_over(db, op.scope, leases)
         return lost
 
-    def _show(self, db: sqlite3.Connection, scope: str) -> ScopeInfo:
+    def _show(self, db: sqlite3.Connection, op: Show) -> ScopeInfo:
+        scope = op.scope
         leases = self._leases(db, scope)
         (waiting,) = db.execute("SELECT count(*) FROM waiters WHERE scope = ?", (scope,)).fetchone()
         line = db.execute("SELECT identity FROM waiters WHERE scope = ? ORDER BY place LIMIT 1000", (scope,))
@@ -344,7 +241,110 @@ class Engine:
             waiters=tuple(waiter_from_json(identity) for (identity,) in line),
         )
 
+    def _scopes(self, db: sqlite3.Connection, op: Scopes) -> list[str]:
+        return [scope for (scope,) in db.execute("SELECT scope FROM leases UNION SELECT scope FROM waiters")]
+
+    def _owned(self, db: sqlite3.Connection, op: Owned) -> list[tuple[str, str]]:
+        rows = db.execute(
+            "SELECT scope, lock_id, record FROM leases UNION SELECT scope, lock_id, identity FROM waiters"
+        )
+        return [(scope, lock_id) for scope, lock_id, record in rows if _is_meant(record, op.execution_id)]
+
+    # ------------------------------------------------------------------ statuses, events and limits
+
+    def _begin(self, db: sqlite3.Connection, op: Begin) -> Granted | Taken:
+        ask, ends = op.lease, self._now + op.lease.ttl
+        leases = self._leases(db, ask.scope)
+        granted = next((lease for lease in leases if lease.lock_id == ask.lock_id), None)
+        if granted is not None:  # it was begun already, and asks again
+            answer = Granted(granted.fence, holder_from_json(granted.record).locked_at or "", len(leases))
+        else:
+            self._hand_over(db, ask.scope, leases)  # those in line come first
+            status, head = self._board.status(ask.scope), self._first_living(db, ask.scope)
+            if status.output is not None or head is not None or not _admits(leases, 1):
+                self._board.tell("denied", ask.scope, ask.identity)
+                return Taken(leases[0].holder(self._now) if leases else None, len(leases), status)
+            answer = self._grant(db, ask.scope, self._as_waiter(ask), leases, offer=None)
+        self._board.show(ask.scope, op.status, ends, ask.lock_id)
+        return answer
+
+    def _report(self, db: sqlite3.Connection, op: Report) -> Done | Gone:
+        leases = self._leases(db, op.scope)
+        mine = next((lease for lease in leases if lease.lock_id == op.lock_id), None)
+        if mine is None:
+            return Gone(leases[0].holder(self._now) if leases else None)
+        self._board.show(op.scope, op.words, mine.expires, op.lock_id)
+        return Done()
+
+    def _set_status(self, db: sqlite3.Connection, op: SetStatus) -> Done | Gone:
+        owner = self._owner_of_status(db, op.key)
+        if owner is None:
+            self._board.show(op.key, op.words, self._now + op.timeout, None)
+        return owner or Done()
+
+    def _unset_status(self, db: sqlite3.Connection, op: UnsetStatus) -> Done | Gone:
+        owner = self._owner_of_status(db, op.key)
+        if owner is None:
+            self._board.take_away(op.key)
+        return owner or Done()
+
+    def _get_status(self, db: sqlite3.Connection, op: GetStatus) -> Seen:
+        owner = self._owner_of_status(db, op.key)
+        status = self._board.status(op.key)
+        if op.watch:
+            self._board.watch(op.key)
+        look_in = FAR if status.expires_in is None else round(status.expires_in * 1000) + 1
+        # A holder that dies tells nobody but those who wait for its scope.
+        return Seen(status, look_in if owner is None else min(look_in, self._window))
+
+    def _owner_of_status(self, db: sqlite3.Connection, key: str) -> Gone | None:
+        """Whose progress the status is. That of a lease that is over is cleared away."""
+        row = self._board.row(key)
+        if row is None or row[2] is None:
+            return None
+        if all(lease.lock_id != row[2] for lease in self._leases(db, key)):
+            self._board.end(key, row[2])
+            return None
+        return Gone(holder_from_json(row[1]))
+
+    def _follow(self, db: sqlite3.Connection, op: Follow) -> Done:
+        last = self._board.follow()
+        if not self._heard or last < self._heard:  # the first time, or another file
+            self._heard = last
+        return Done()
+
+    def _limit(self, db: sqlite3.Connection, op: Limit) -> Ruling:
+        limits = Limits(db)
+        if machine.now() - self._swept > SWEEP_EVERY:
+            self._swept = machine.now()
+            limits.sweep()
+        ruling = limits.ask(op)
+        if not ruling.allowed and op.patience != LOOK:
+            self._board.tell("denied", op.scope, retry_after=ruling.delay)
+        return ruling
+
+    def _refund(self, db: sqlite3.Connection, op: Refund) -> Done:
+        Limits(db).refund(op)
+        return Done()
+
+    def _reset(self, db: sqlite3.Connection, op: Reset) -> bool:
+        return Limits(db).reset(op)
+
     # ------------------------------------------------------------------ leases
+
+    def _as_waiter(self, op: Acquire) -> _Waiter:
+        return _Waiter(
+            op.place,
+            op.lock_id,
+            op.identity,
+            op.ttl,
+            op.permits,
+            op.renews,
+            self.client,
+            self.realm,
+            self._pid,
+            self._started,
+        )
 
     def _ends_with_process(self, lease: _Lease) -> bool:
         """Whether we can tell when the holder dies, and that would end the lease."""
@@ -362,14 +362,19 @@ class Engine:
             rebooted = not lease.realm.startswith(machine.boot_id())
             dead = self._ends_with_process(lease) and not self._is_alive(lease)
             if rebooted or dead or lease.expires <= self._now:
-                db.execute("DELETE FROM leases WHERE scope = ? AND lock_id = ?", (scope, lease.lock_id))
+                self._delete(db, scope, lease)
+                self._board.tell("expired", scope, lease.record)
             else:
                 standing.append(lease)
         return standing
 
     def _drop(self, db: sqlite3.Connection, scope: str, lease: _Lease, leases: list[_Lease]) -> None:
-        db.execute("DELETE FROM leases WHERE scope = ? AND lock_id = ?", (scope, lease.lock_id))
+        self._delete(db, scope, lease)
         leases.remove(lease)
+
+    def _delete(self, db: sqlite3.Connection, scope: str, lease: _Lease) -> None:
+        db.execute("DELETE FROM leases WHERE scope = ? AND lock_id = ?", (scope, lease.lock_id))
+        self._board.end(scope, lease.lock_id)
 
     def _grant(
         self, db: sqlite3.Connection, scope: str, to: _Waiter, leases: list[_Lease], offer: int | None
@@ -379,7 +384,7 @@ class Engine:
         (fence,) = db.execute(
             "UPDATE high SET fence = max(fence + 1, ?) RETURNING fence", (micros,)
         ).fetchone()
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        at = iso_now()
         lease = _Lease(
             to.lock_id,
             f'{to.identity[:-1]},"locked_at":"{at}","fence":{fence}}}',
@@ -395,12 +400,14 @@ class Engine:
         )
         db.execute(f"INSERT INTO leases (scope, {_LEASE}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", (scope, *lease))
         leases.append(lease)
+        told = "acquired" if offer is None else "handed_over"
+        self._board.tell(told, scope, lease.record, ttl=lease.expires - self._now)
         return Granted(fence, at, len(leases))
 
     # ------------------------------------------------------------------ the queue
 
     def _wake(self, to: _Waiter, text: str) -> None:
-        self._wakes.append(Wake(to.client, to.realm, text))
+        self._board.wakes[Wake(to.client, to.realm, text)] = None
 
     def _join(self, db: sqlite3.Connection, scope: str, me: _Waiter) -> tuple[_Waiter, bool]:
         """Be in the queue; answers with the place, and whether it was not there yet."""
@@ -480,3 +487,27 @@ class Engine:
 
 def _admits(leases: list[_Lease], wanted: int) -> bool:
     return len(leases) < min([wanted, *(lease.permits for lease in leases)])
+
+
+def _is_meant(record: str, execution_id: str | None) -> bool:
+    return execution_id is None or holder_from_json(record).execution_id == execution_id
+
+
+_ANSWERS: dict[type, Callable[[Engine, sqlite3.Connection, Any], Any]] = {
+    Acquire: Engine._acquire,
+    Release: Engine._release,
+    Renew: Engine._renew,
+    Begin: Engine._begin,
+    Break: Engine._break,
+    Show: Engine._show,
+    Scopes: Engine._scopes,
+    Owned: Engine._owned,
+    Limit: Engine._limit,
+    Refund: Engine._refund,
+    Reset: Engine._reset,
+    SetStatus: Engine._set_status,
+    Report: Engine._report,
+    GetStatus: Engine._get_status,
+    UnsetStatus: Engine._unset_status,
+    Follow: Engine._follow,
+}

@@ -7,7 +7,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ..base import Acquire, Busy, Operation, Queued, Release, Show, Signal
-from .engine import Engine, Wake
+from .board import Wake
+from .engine import Engine
 from .mailbox import Mailbox, ring
 
 MAILBOX_SIZE = 10  # messages; Linux's default, and what is beyond it is dropped
@@ -59,12 +60,14 @@ class LocalStore:
         signals: list[Signal] = [tuple(text.split("\n")) for text in messages if "\n" in text]
         if len(messages) >= MAILBOX_SIZE:
             signals.append(("all",))  # there may have been more than it holds
-        elif "claim" in messages:
-            try:
-                with self._lock:
+        try:
+            with self._lock:
+                if "claim" in messages:
                     signals += [("claim", *offer) for offer in self._engine.offers()]
-            except Busy:
-                signals.append(("all",))
+                if "event" in messages:
+                    signals += self._engine.news()
+        except Busy:
+            signals.append(("all",))
         return signals
 
     def _watch(self, scope: str, pids: tuple[int, ...]) -> None:
@@ -98,7 +101,7 @@ class LocalStore:
     def hold_still(self) -> None:
         """Before a fork. SQLite can't be carried over into a child, not even to be left alone there."""
         self._lock.acquire()
-        self._engine.close()
+        self._engine.file.close()
 
     def go_on(self) -> None:
         self._lock.release()
@@ -109,7 +112,7 @@ class LocalStore:
         if self._mailbox is not None:
             self._mailbox.close()
             self._mailbox = None
-        self._engine.close()
+        self._engine.file.close()
 
     def forget(self) -> None:
         """In a forked child: the parent's event loop must not notice."""

@@ -22,7 +22,7 @@ class AsyncSqliteStore(LocalStore):
     async def call(self, operation: Operation, tracked: bool = False) -> Any:
         return self._run(operation)
 
-    async def listen(self) -> None:
+    async def listen(self, events: bool = False) -> None:
         if self._mailbox is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._open_mailbox().fileno(), self._rung)

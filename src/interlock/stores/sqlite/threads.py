@@ -30,7 +30,7 @@ class SqliteStore(LocalStore):
                 answers.append(error)
         return answers
 
-    def listen(self) -> None:
+    def listen(self, events: bool = False) -> None:
         with self._lock:
             self._open_mailbox()
 

@@ -53,7 +53,11 @@ if others > 0 then
   crowd = call('ZCARD', PERMITS)
   if crowd > 0 then
     local ended = call('ZRANGEBYSCORE', PERMITS, '-inf', '(' .. format('%.0f', now))
-    for _, id in ipairs(ended) do tell('expired', drop_permit(id)) end
+    for _, id in ipairs(ended) do
+      local record = drop_permit(id)
+      if record then strike_from_list(record, id) end
+      tell('expired', record)
+    end
     -- A counter that outlives the last of them may be somebody's who has come since.
     if #ended > 0 and crowd > 0 then mirror() end
   end
@@ -200,6 +204,7 @@ local function first_living()
     local client, ttl, permits, identity = waiter(id)
     if client and patience(client) > 0 then return id, client, tonumber(ttl), tonumber(permits), identity end
     leave_queue(id)
+    if identity then strike_from_list(identity, id) end
   end
 end
 

@@ -7,7 +7,11 @@
 
 local lost = holds()
 if #lost > 0 then
-  for i = 1, #lost, 2 do tell('broken', lost[i]) end
+  for i = 1, #lost, 2 do
+    local ok, fields = pcall(cjson.decode, lost[i])
+    if ok and type(fields) == 'table' and fields.lock_id then strike_from_list(lost[i], fields.lock_id) end
+    tell('broken', lost[i])
+  end
   local details = others > 0 and call('GET', DETAILS)
   if details and string.find(details, '^{"lock_id":"') then call('DEL', STATUS, DETAILS) end
   call('DEL', PERMITS, HOLDERS)

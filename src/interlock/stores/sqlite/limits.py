@@ -1,0 +1,302 @@
+"""Rate limits on a local file: what the scripts limit_*.lua and refund_*.lua do on Redis."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import time
+from collections.abc import Callable
+
+from ... import machine
+from ..base import LOOK, Limit, Refund, Reset, Ruling
+
+
+class Limits:
+    """For one operation, inside its transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._now = round(machine.now() * 1e6)
+        self._to_epoch = round(time.time() * 1e6) - self._now
+
+    def sweep(self) -> None:
+        """Clear away what matters to nobody any more."""
+        boot = machine.boot_id()
+        for table in ("levels", "passes", "windows"):
+            self._db.execute(
+                f"DELETE FROM {table} WHERE ends <= ? OR substr(name, 1, ?) != ?",
+                (self._now, len(boot), boot),
+            )
+        self._db.execute("DELETE FROM vacancies WHERE slot <= ?", (self._now,))
+
+    def ask(self, op: Limit) -> Ruling:
+        return _KINDS[op.algorithm](self._db, op, self._now, self._to_epoch).ask()
+
+    def refund(self, op: Refund) -> None:
+        kind = _KINDS[op.of.algorithm](self._db, op.of, self._now, self._to_epoch)
+        if op.slot > self._now:
+            kind.refund(op.slot)
+
+    def reset(self, op: Reset) -> bool:
+        name = _name(op.scope, op.algorithm, op.per)
+        gone = 0
+        for table in ("levels", "passes", "windows", "vacancies"):
+            gone += self._db.execute(f"DELETE FROM {table} WHERE name = ?", (name,)).rowcount
+        return gone > 0
+
+
+def _name(scope: str, algorithm: str, per: int) -> str:
+    return f"{machine.boot_id()}\n{scope}\n{algorithm}" + ("" if algorithm == "once" else f"-{per}")
+
+
+class _Kind:
+    """One algorithm, for one operation. All moments are microseconds."""
+
+    def __init__(self, db: sqlite3.Connection, op: Limit, now: int, to_epoch: int) -> None:
+        self.db, self.op, self.now, self.to_epoch = db, op, now, to_epoch
+        self.name = _name(op.scope, op.algorithm, op.per)
+        self.per = op.per * 1000
+        self.patience = op.patience * 1000
+        self.looks_only = op.patience == LOOK
+        self.spacing = min(1000, self.per // op.limit // 2)
+
+    def ask(self) -> Ruling:
+        raise NotImplementedError
+
+    def refund(self, slot: int) -> None:
+        raise NotImplementedError
+
+    def _rule(self, allowed: bool, used: int, remaining: int, slot: int, free_at: float) -> Ruling:
+        return Ruling(
+            allowed, used, remaining, (slot - self.now) / 1e6, (free_at + self.to_epoch) / 1e6, slot
+        )
+
+    def _take_vacancy(self, latest: int) -> int | None:
+        """A moment before `latest` that somebody else has booked and does not need."""
+        if self.patience <= 0:
+            return None
+        found = self.db.execute(
+            "SELECT slot, cost FROM vacancies WHERE name = ? AND slot > ? AND slot < ? AND cost >= ?"
+            " ORDER BY slot LIMIT 1",
+            (self.name, self.now, latest, self.op.cost),
+        ).fetchone()
+        if found is None:
+            return None
+        slot, cost = found
+        if cost > self.op.cost:
+            self.db.execute(
+                "UPDATE vacancies SET cost = ? WHERE name = ? AND slot = ?",
+                (cost - self.op.cost, self.name, slot),
+            )
+        else:
+            self.db.execute("DELETE FROM vacancies WHERE name = ? AND slot = ?", (self.name, slot))
+        return int(slot)
+
+    def _vacate(self, slot: int, shorten: Callable[[int, int], bool]) -> None:
+        """Whoever comes later may have it; what is vacant at the end is not booked any more."""
+        self.db.execute(
+            "INSERT INTO vacancies VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET cost = cost + excluded.cost",
+            (self.name, slot, self.op.cost),
+        )
+        while True:
+            last = self.db.execute(
+                "SELECT slot, cost FROM vacancies WHERE name = ? ORDER BY slot DESC LIMIT 1", (self.name,)
+            ).fetchone()
+            if last is None or not shorten(*last):
+                return
+            self.db.execute("DELETE FROM vacancies WHERE name = ? AND slot = ?", (self.name, last[0]))
+
+
+class _Gcra(_Kind):
+    """A bucket of `burst` that empties evenly; what is booked ahead stands above the brim."""
+
+    def _level(self) -> float:
+        found = self.db.execute("SELECT level, at FROM levels WHERE name = ?", (self.name,)).fetchone()
+        if found is None:
+            return 0.0
+        level, at = found
+        return max(0.0, float(level) - (self.now - int(at)) / self.unit)
+
+    def _keep(self, level: float) -> None:
+        self.db.execute(
+            "INSERT OR REPLACE INTO levels VALUES (?, ?, ?, ?)",
+            (self.name, level, self.now, self._full(level) + 1),
+        )
+
+    def _full(self, level: float) -> int:
+        return self.now + math.ceil(level * self.unit)
+
+    @property
+    def unit(self) -> float:
+        """How long one takes to run out."""
+        return self.per / self.op.limit
+
+    def ask(self) -> Ruling:
+        level, cost, burst = self._level(), self.op.cost, self.op.burst
+        slot = self.now + max(0, math.ceil((level + cost - burst) * self.unit - 0.01))
+        remaining = max(0, math.floor(burst - level + 1e-6))
+        if self.looks_only:
+            return self._rule(slot == self.now, burst - remaining, remaining, slot, self._full(level))
+        if slot > self.now:
+            vacancy = self._take_vacancy(min(slot, self.now + self.patience))
+            if vacancy is not None:
+                return self._rule(True, burst, 0, vacancy, self._full(level))
+            if slot - self.now > self.patience:
+                return self._rule(False, burst - remaining + cost, remaining, slot, self._full(level))
+        level += cost
+        self._keep(level)
+        remaining = max(0, math.floor(burst - level + 1e-6))
+        return self._rule(True, burst - remaining, remaining, slot, self._full(level))
+
+    def refund(self, slot: int) -> None:
+        level = self._level()
+        if level <= self.op.burst:
+            return
+
+        def shorten(at: int, cost: int) -> bool:
+            nonlocal level
+            if at < self.now + (level - self.op.burst) * self.unit - 1:
+                return False
+            level -= cost
+            return True
+
+        self._vacate(slot, shorten)
+        self._keep(max(level, 0.0))
+
+
+class _FixedWindow(_Kind):
+    """So many in each window, numbered as n8n does, by the clock on the wall."""
+
+    def __init__(self, db: sqlite3.Connection, op: Limit, now: int, to_epoch: int) -> None:
+        super().__init__(db, op, now, to_epoch)
+        self.window = self._window_of(now)
+
+    def _window_of(self, at: int) -> int:
+        return (at + self.to_epoch) // 1000 // self.op.per
+
+    def _starts(self, number: int) -> int:
+        return number * self.per - self.to_epoch
+
+    def _used_in(self, number: int) -> int:
+        found = self.db.execute(
+            "SELECT used FROM windows WHERE name = ? AND number = ?", (self.name, number)
+        ).fetchone()
+        return int(found[0]) if found else 0
+
+    def _count(self, number: int, cost: int) -> None:
+        self.db.execute(
+            "INSERT INTO windows VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used",
+            (self.name, number, cost, self._starts(number + 1)),
+        )
+
+    def _latest(self) -> int:
+        """The last window that was booked; what is over is cleared away."""
+        self.db.execute("DELETE FROM windows WHERE name = ? AND number < ?", (self.name, self.window))
+        (latest,) = self.db.execute(
+            "SELECT max(number) FROM windows WHERE name = ? AND used > 0", (self.name,)
+        ).fetchone()
+        return max(self.window, latest or 0)
+
+    def ask(self) -> Ruling:
+        cost, limit, latest = self.op.cost, self.op.limit, self._latest()
+        used = self._used_in(self.window)
+        remaining = max(0, 0 if latest > self.window else limit - used)
+        if latest == self.window and used + cost <= limit:
+            if not self.looks_only:
+                self._count(self.window, cost)
+                used, remaining = used + cost, remaining - cost
+            return self._rule(True, used, remaining, self.now, self._starts(self.window + 1))
+        vacancy = self._take_vacancy(self.now + self.patience)
+        if vacancy is not None:
+            self._count(self._window_of(vacancy), cost)
+            return self._rule(True, limit, 0, vacancy, self._starts(latest + 1))
+        first = max(latest, self.window + 1)
+        before = self._used_in(first)
+        if before + cost > limit:
+            first, before = first + 1, 0
+        slot = self._starts(first) + before * self.spacing
+        if slot - self.now > self.patience:
+            if not self.looks_only:
+                used = max(used, limit - remaining) + cost
+            return self._rule(False, used, remaining, slot, self._starts(latest + 1))
+        self._count(first, cost)
+        return self._rule(True, before + cost, 0, slot, self._starts(first + 1))
+
+    def refund(self, slot: int) -> None:
+        booked = self._window_of(slot)
+        if booked <= self.window or self._used_in(booked) < self.op.cost:
+            return
+        self._count(booked, -self.op.cost)
+        self._vacate(slot, lambda at, cost: self._used_in(self._window_of(at)) == 0)
+
+
+class _SlidingWindow(_Kind):
+    """Never more than the limit in any span of `per`, ends included."""
+
+    def ask(self) -> Ruling:
+        cost, limit = self.op.cost, self.op.limit
+        self.db.execute("DELETE FROM passes WHERE name = ? AND at < ?", (self.name, self.now - self.per))
+        total, last = self._last()
+        inside = total - self._before(self.now - self.per, total)
+        free_at = max(self.now, last + self.per)
+        remaining = max(0, 0 if last > self.now else limit - inside)
+        slot = self.now
+        if last > self.now or inside + cost > limit:
+            slot = max(self.now, last + self.spacing if last > self.now else 0)
+            must_leave = self.db.execute(
+                "SELECT at FROM passes WHERE name = ? AND total > ? ORDER BY total LIMIT 1",
+                (self.name, total - (limit - cost) - 1),
+            ).fetchone()
+            if must_leave is not None and inside + cost > limit:
+                slot = max(slot, must_leave[0] + self.per + 1)
+        if self.looks_only:
+            return self._rule(slot == self.now, min(inside, limit), remaining, slot, free_at)
+        if slot > self.now:
+            vacancy = self._take_vacancy(min(slot, self.now + self.patience))
+            if vacancy is not None:
+                return self._rule(True, limit, 0, vacancy, free_at)
+            if slot - self.now > self.patience:
+                return self._rule(False, max(inside, limit - remaining) + cost, remaining, slot, free_at)
+        self.db.execute(
+            "INSERT INTO passes VALUES (?, ?, ?, ?, ?)",
+            (self.name, total + cost, cost, slot, slot + self.per),
+        )
+        inside = total + cost - self._before(slot - self.per, total)
+        return self._rule(True, inside, max(0, limit - inside), slot, slot + self.per)
+
+    def _last(self) -> tuple[int, int]:
+        """How many were ever let through, as far as it matters, and when the last of them was."""
+        found = self.db.execute(
+            "SELECT total, at FROM passes WHERE name = ? ORDER BY total DESC LIMIT 1", (self.name,)
+        ).fetchone()
+        return found or (0, -self.per)
+
+    def _before(self, edge: int, total: int) -> int:
+        """How many were let through before a moment."""
+        found = self.db.execute(
+            "SELECT total - cost FROM passes WHERE name = ? AND at >= ? ORDER BY total LIMIT 1",
+            (self.name, edge),
+        ).fetchone()
+        return int(found[0]) if found else total
+
+    def refund(self, slot: int) -> None:
+        def shorten(at: int, cost: int) -> bool:
+            total, last = self._last()
+            if at < last:
+                return False
+            self.db.execute(
+                "UPDATE passes SET total = total - ?, cost = cost - ? WHERE name = ? AND total = ?",
+                (cost, cost, self.name, total),
+            )
+            self.db.execute("DELETE FROM passes WHERE name = ? AND cost <= 0", (self.name,))
+            return True
+
+        self._vacate(slot, shorten)
+
+
+_KINDS: dict[str, type[_Kind]] = {
+    "gcra": _Gcra,
+    "once": _Gcra,
+    "fixed-window": _FixedWindow,
+    "sliding-window": _SlidingWindow,
+}
