@@ -291,7 +291,7 @@ _DECODERS: dict[type, Callable[[Any, Any], Any]] = {
     Show: _read_show,
     Owned: _read_owned,
     Limit: _read_ruling,
-    Refund: lambda op, reply: Done(),
+    Refund: lambda op, reply: reply == 1,
     Reset: lambda op, reply: reply == 1,
     SetStatus: _read_written,
     Report: _read_done,

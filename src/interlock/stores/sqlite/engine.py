@@ -323,9 +323,8 @@ class Engine:
             self._board.tell("denied", op.scope, retry_after=ruling.delay)
         return ruling
 
-    def _refund(self, db: sqlite3.Connection, op: Refund) -> Done:
-        Limits(db).refund(op)
-        return Done()
+    def _refund(self, db: sqlite3.Connection, op: Refund) -> bool:
+        return Limits(db).refund(op)
 
     def _reset(self, db: sqlite3.Connection, op: Reset) -> bool:
         return Limits(db).reset(op)

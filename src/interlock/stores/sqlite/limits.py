@@ -16,26 +16,24 @@ class Limits:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._now = round(machine.now() * 1e6)
-        self._to_epoch = round(time.time() * 1e6) - self._now
 
     def sweep(self) -> None:
         """Clear away what matters to nobody any more."""
         boot = machine.boot_id()
-        for table in ("levels", "passes", "windows"):
-            self._db.execute(
-                f"DELETE FROM {table} WHERE ends <= ? OR substr(name, 1, ?) != ?",
-                (self._now, len(boot), boot),
-            )
-        self._db.execute("DELETE FROM vacancies WHERE slot <= ?", (self._now,))
+        for table in ("levels", "passes", "windows", "vacancies"):
+            self._db.execute(f"DELETE FROM {table} WHERE substr(name, 1, ?) != ?", (len(boot), boot))
+        for kind in (_Gcra, _SlidingWindow, _FixedWindow):
+            now = kind.clock()
+            self._db.execute(f"DELETE FROM {kind.table} WHERE ends <= ?", (now,))
+            of_kind = f"\n{kind.algorithm}-"
+            self._db.execute("DELETE FROM vacancies WHERE slot <= ? AND instr(name, ?)", (now, of_kind))
 
     def ask(self, op: Limit) -> Ruling:
-        return _KINDS[op.algorithm](self._db, op, self._now, self._to_epoch).ask()
+        return _KINDS[op.algorithm](self._db, op).ask()
 
-    def refund(self, op: Refund) -> None:
-        kind = _KINDS[op.of.algorithm](self._db, op.of, self._now, self._to_epoch)
-        if op.slot > self._now:
-            kind.refund(op.slot)
+    def refund(self, op: Refund) -> bool:
+        kind = _KINDS[op.of.algorithm](self._db, op.of)
+        return op.slot > kind.now and kind.refund(op.slot)
 
     def reset(self, op: Reset) -> bool:
         name = _name(op.scope, op.algorithm, op.per)
@@ -52,24 +50,30 @@ def _name(scope: str, algorithm: str, per: int) -> str:
 class _Kind:
     """One algorithm, for one operation. All moments are microseconds."""
 
-    def __init__(self, db: sqlite3.Connection, op: Limit, now: int, to_epoch: int) -> None:
-        self.db, self.op, self.now, self.to_epoch = db, op, now, to_epoch
+    algorithm = ""
+    table = ""
+
+    def __init__(self, db: sqlite3.Connection, op: Limit) -> None:
+        self.db, self.op, self.now, self.today = db, op, self.clock(), time.time()
         self.name = _name(op.scope, op.algorithm, op.per)
         self.per = op.per * 1000
         self.patience = op.patience * 1000
         self.looks_only = op.patience == LOOK
         self.spacing = min(1000, self.per // op.limit // 2)
 
+    @staticmethod
+    def clock() -> int:
+        return round(machine.now() * 1e6)
+
     def ask(self) -> Ruling:
         raise NotImplementedError
 
-    def refund(self, slot: int) -> None:
+    def refund(self, slot: int) -> bool:
         raise NotImplementedError
 
     def _rule(self, allowed: bool, used: int, remaining: int, slot: int, free_at: float) -> Ruling:
-        return Ruling(
-            allowed, used, remaining, (slot - self.now) / 1e6, (free_at + self.to_epoch) / 1e6, slot
-        )
+        whole_at = self.today + (free_at - self.now) / 1e6
+        return Ruling(allowed, used, remaining, (slot - self.now) / 1e6, whole_at, slot)
 
     def _take_vacancy(self, latest: int) -> int | None:
         """A moment before `latest` that somebody else has booked and does not need."""
@@ -110,6 +114,9 @@ class _Kind:
 class _Gcra(_Kind):
     """A bucket of `burst` that empties evenly; what is booked ahead stands above the brim."""
 
+    algorithm = "gcra"
+    table = "levels"
+
     def _level(self) -> float:
         found = self.db.execute("SELECT level, at FROM levels WHERE name = ?", (self.name,)).fetchone()
         if found is None:
@@ -148,10 +155,10 @@ class _Gcra(_Kind):
         remaining = max(0, math.floor(burst - level + 1e-6))
         return self._rule(True, burst - remaining, remaining, slot, self._full(level))
 
-    def refund(self, slot: int) -> None:
+    def refund(self, slot: int) -> bool:
         level = self._level()
         if level <= self.op.burst:
-            return
+            return False
 
         def shorten(at: int, cost: int) -> bool:
             nonlocal level
@@ -162,20 +169,28 @@ class _Gcra(_Kind):
 
         self._vacate(slot, shorten)
         self._keep(max(level, 0.0))
+        return True
 
 
 class _FixedWindow(_Kind):
     """So many in each window, numbered as n8n does, by the clock on the wall."""
 
-    def __init__(self, db: sqlite3.Connection, op: Limit, now: int, to_epoch: int) -> None:
-        super().__init__(db, op, now, to_epoch)
-        self.window = self._window_of(now)
+    algorithm = "fixed-window"
+    table = "windows"
+
+    def __init__(self, db: sqlite3.Connection, op: Limit) -> None:
+        super().__init__(db, op)
+        self.window = self._window_of(self.now)
+
+    @staticmethod
+    def clock() -> int:
+        return time.time_ns() // 1000
 
     def _window_of(self, at: int) -> int:
-        return (at + self.to_epoch) // 1000 // self.op.per
+        return at // 1000 // self.op.per
 
     def _starts(self, number: int) -> int:
-        return number * self.per - self.to_epoch
+        return number * self.per
 
     def _used_in(self, number: int) -> int:
         found = self.db.execute(
@@ -222,16 +237,21 @@ class _FixedWindow(_Kind):
         self._count(first, cost)
         return self._rule(True, before + cost, 0, slot, self._starts(first + 1))
 
-    def refund(self, slot: int) -> None:
+    def refund(self, slot: int) -> bool:
         booked = self._window_of(slot)
         if booked <= self.window or self._used_in(booked) < self.op.cost:
-            return
+            return False
         self._count(booked, -self.op.cost)
-        self._vacate(slot, lambda at, cost: self._used_in(self._window_of(at)) == 0)
+        latest = self._latest()
+        self._vacate(slot, lambda at, cost: self._window_of(at) > latest)
+        return True
 
 
 class _SlidingWindow(_Kind):
     """Never more than the limit in any span of `per`, ends included."""
+
+    algorithm = "sliding-window"
+    table = "passes"
 
     def ask(self) -> Ruling:
         cost, limit = self.op.cost, self.op.limit
@@ -279,19 +299,21 @@ class _SlidingWindow(_Kind):
         ).fetchone()
         return int(found[0]) if found else total
 
-    def refund(self, slot: int) -> None:
+    def refund(self, slot: int) -> bool:
         def shorten(at: int, cost: int) -> bool:
             total, last = self._last()
             if at < last:
                 return False
-            self.db.execute(
-                "UPDATE passes SET total = total - ?, cost = cost - ? WHERE name = ? AND total = ?",
-                (cost, cost, self.name, total),
-            )
-            self.db.execute("DELETE FROM passes WHERE name = ? AND cost <= 0", (self.name,))
+            row = (self.name, total)
+            (there,) = self.db.execute("SELECT cost FROM passes WHERE name = ? AND total = ?", row).fetchone()
+            self.db.execute("DELETE FROM passes WHERE name = ? AND total = ?", row)
+            if there > cost:  # a part of it has gone to somebody else
+                rest = (self.name, total - cost, there - cost, last, last + self.per)
+                self.db.execute("INSERT INTO passes VALUES (?, ?, ?, ?, ?)", rest)
             return True
 
         self._vacate(slot, shorten)
+        return True
 
 
 _KINDS: dict[str, type[_Kind]] = {

@@ -72,7 +72,7 @@ CREATE TABLE IF NOT EXISTS events (
 );
 
 -- Rate limits. `name` has boot, scope, algorithm and `per`; moments are microseconds since the machine booted,
--- but those of windows, which n8n counts from 1970.
+-- but those of fixed windows, which n8n counts from 1970.
 CREATE TABLE IF NOT EXISTS levels (
     name     TEXT PRIMARY KEY,
     level    REAL NOT NULL,

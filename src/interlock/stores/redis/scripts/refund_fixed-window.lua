@@ -8,9 +8,6 @@ local slot, latest = tonumber(ARGV[8]), tonumber(call('GET', AHEAD)) or 0
 local booked = window_of(slot)
 if slot <= now or booked <= window or used_in(booked) < cost then return 0 end
 call('DECRBY', counter_of(booked), cost)
-vacate(slot, starts(latest + 1), function(at)
-  return used_in(window_of(at)) == 0
-end)
 while latest > window and used_in(latest) == 0 do
   call('DEL', counter_of(latest))
   latest = latest - 1
@@ -20,4 +17,5 @@ if latest > window then
 else
   call('DEL', AHEAD)
 end
+vacate(slot, starts(latest + 1), function(at) return window_of(at) > latest end)
 return 1
