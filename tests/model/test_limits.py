@@ -43,12 +43,13 @@ class Rest(NamedTuple):
 
 STEPS = st.lists(
     st.one_of(
-        st.builds(Ask, st.sampled_from((1, 1, 1, 2, 3)), st.sampled_from((0, 0, 10, 50, 200))),
+        st.builds(Ask, st.sampled_from((1, 1, 1, 2, 3)), st.sampled_from((0, 10, 200, 200, 200))),
+        st.builds(GiveUp, st.integers(0, 50)),
         st.builds(GiveUp, st.integers(0, 50)),
         st.builds(Rest, st.sampled_from((1, 3, 7, 15))),
     ),
-    min_size=5,
-    max_size=40,
+    min_size=10,
+    max_size=60,
 )
 
 
