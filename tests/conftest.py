@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,3 +111,16 @@ def eventually(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
             return answer
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def collecting(following: Any) -> Iterator[list[Any]]:
+    """Everything that an iterator of a client's brings, as it comes, until the block ends."""
+    items: list[Any] = []
+
+    with following:
+        thread = threading.Thread(target=lambda: [items.append(item) for item in following])
+        thread.start()
+        yield items
+    thread.join(30)
+    assert not thread.is_alive(), "it did not end when it was closed"

@@ -22,6 +22,8 @@ class Seat:
         self.waker: object = None  # how the driver wakes it
         self.events: deque[str] = deque()
         self.missed = 0
+        self.gap = False  # events may be lost, nobody knows how many
+        self.risen = False  # watches no more
 
 
 class Audience:
@@ -32,6 +34,7 @@ class Audience:
         self._seats.add(seat)
 
     def rise(self, seat: Seat) -> None:
+        seat.risen = seat.look = True
         self._seats.discard(seat)
 
     def feed(self, signals: Iterable[Signal]) -> list[Seat]:
@@ -47,6 +50,8 @@ class Audience:
                     self._keep(seat, rest[0])
                 elif kind == "missed" and seat.key is None:
                     seat.missed += int(rest[0])
+                elif kind == "gap" and seat.key is None:
+                    seat.gap = True
                 elif kind != "status" or seat.key != rest[0]:
                     continue
                 seat.look = True

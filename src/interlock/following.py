@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from .audience import Seat
 from .errors import ClientClosed
-from .protocol.effects import Effect, rise
+from .protocol.effects import Effect, rise, sit
 
 if TYPE_CHECKING:
     from .tasks import AsyncInterlock
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Seat)
 T = TypeVar("T")
+Step = Callable[[S], Generator[Effect, Any, T]]
 
 
 class Following(Iterator[T], Generic[S, T]):
-    """For `Interlock`. It may be closed early, also by a `with` block."""
+    """For `Interlock`. It may be closed early, by a `with` block or from another thread."""
 
-    def __init__(
-        self, client: Interlock, seat: S, following: Callable[[S], Generator[Effect, Any, T]]
-    ) -> None:
-        self._client, self._seat, self._next = client, seat, following
+    def __init__(self, client: Interlock, seat: S, following: Step[S, T], begin: Step[S, None] = sit) -> None:
+        self._client, self._seat, self._next, self._begin = client, seat, following, begin
 
     def __next__(self) -> T:
         try:
@@ -36,6 +35,7 @@ class Following(Iterator[T], Generic[S, T]):
         self._client._run(rise(self._seat))
 
     def __enter__(self) -> Self:
+        self._client._run(self._begin(self._seat))
         return self
 
     def __exit__(
@@ -48,9 +48,9 @@ class AsyncFollowing(AsyncIterator[T], Generic[S, T]):
     """For `AsyncInterlock`."""
 
     def __init__(
-        self, client: AsyncInterlock, seat: S, following: Callable[[S], Generator[Effect, Any, T]]
+        self, client: AsyncInterlock, seat: S, following: Step[S, T], begin: Step[S, None] = sit
     ) -> None:
-        self._client, self._seat, self._next = client, seat, following
+        self._client, self._seat, self._next, self._begin = client, seat, following, begin
 
     async def __anext__(self) -> T:
         try:
@@ -62,6 +62,7 @@ class AsyncFollowing(AsyncIterator[T], Generic[S, T]):
         await self._client._run(rise(self._seat))
 
     async def __aenter__(self) -> Self:
+        await self._client._run(self._begin(self._seat))
         return self
 
     async def __aexit__(

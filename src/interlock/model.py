@@ -244,8 +244,8 @@ class Event:
     """One thing that happened in a store."""
 
     event: str
-    """acquired, queued, handed_over, released, left, lost, expired, broken, denied or progress; missed,
-    with a `count`, when the follower was too slow."""
+    """acquired, queued, handed_over, released, left, lost, expired, broken, denied or progress; missed
+    when the follower was too slow or cut off, with the `count` where it is known."""
     scope: str | None = None
     at: str | None = None
     holder: Holder | None = None

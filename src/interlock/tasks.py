@@ -151,7 +151,7 @@ class AsyncInterlock(Client):
 
     def events(self) -> AsyncFollowing[Follower, Event]:
         """As `Interlock.events`: `async for event in il.events(): …`."""
-        return AsyncFollowing(self, Follower(), notices.next_event)
+        return AsyncFollowing(self, Follower(), notices.next_event, notices.follow)
 
     async def close(self) -> None:
         """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
@@ -245,8 +245,12 @@ class AsyncInterlock(Client):
             if self._closed:
                 raise ClientClosed
             return await self._store.listen(effect.events)
-        if isinstance(effect, (Sit, Rise)):
-            (self._audience.sit if isinstance(effect, Sit) else self._audience.rise)(effect.seat)
+        if isinstance(effect, Sit):
+            self._audience.sit(effect.seat)
+            return None
+        if isinstance(effect, Rise):
+            self._audience.rise(effect.seat)
+            _poke(effect.seat)
             return None
         if isinstance(effect, Enter):
             return self._room.enter(effect.scope, effect.lock_id)

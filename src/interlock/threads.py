@@ -178,8 +178,11 @@ class Interlock(Client):
         return self._run(cleanup.cleanup(execution_id, scopes))
 
     def events(self) -> Following[Follower, Event]:
-        """What happens in the store from now on: `for event in il.events(): …`."""
-        return Following(self, Follower(), notices.next_event)
+        """What happens in the store: `for event in il.events(): …`.
+
+        From the first step on, or from the beginning of a `with il.events() as events:` block.
+        """
+        return Following(self, Follower(), notices.next_event, notices.follow)
 
     def close(self) -> None:
         """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
@@ -269,9 +272,14 @@ class Interlock(Client):
             if self._closed:
                 raise ClientClosed
             return self._store.listen(effect.events)
-        if isinstance(effect, (Sit, Rise)):
+        if isinstance(effect, Sit):
             with self._pump.lock:
-                (self._audience.sit if isinstance(effect, Sit) else self._audience.rise)(effect.seat)
+                self._audience.sit(effect.seat)
+            return None
+        if isinstance(effect, Rise):
+            with self._pump.lock:
+                self._audience.rise(effect.seat)
+                self._pump.poke(effect.seat)
             return None
         if isinstance(effect, Enter):
             with self._pump.lock:

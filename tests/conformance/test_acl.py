@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from pathlib import Path
 
 import pytest
 
-from interlock import StoreUnavailable
+from interlock import AsyncInterlock, StoreUnavailable
 
-from ..conftest import eventually
+from ..conftest import collecting, eventually
 from ..servers import redis_binaries
 
 DOCS = Path(__file__).parents[2] / "docs" / "redis.md"
@@ -21,7 +22,8 @@ def documented_rules():
     return text.split()
 
 
-def use_everything(il):
+def use_everything(connect, url):
+    il = connect(url)
     lease = il.acquire("s", ttl=60)
     thread = threading.Thread(target=lambda: il.acquire("s", wait=30).release())
     thread.start()
@@ -37,23 +39,39 @@ def use_everything(il):
     assert permit_again.fence > permit.fence
     assert len(il.locks()) == 1
     il.break_("t")
-    with following(il) as events:
-        use_limits(il)
+    with collecting(il.events()) as events:
+        use_limits(il, url)
         use_status(il)
-        assert events()
+        eventually(lambda: any(event.event == "denied" for event in events))
     il.acquire("u", execution_id="77")
     assert il.cleanup("77", ["u", "v"]).cleaned_count == 1
 
 
-def use_limits(il):
+def use_limits(il, url):
     for algorithm in ("fixed-window", "sliding-window", "gcra"):
         options = {"limit": 1, "per": 0.3, "algorithm": algorithm}
         for wait in (0, 0, 5):
             il.limit("api", **options, wait=wait)
         il.limit.peek("api", **options)
-        give_up_waiting(il, options)
+        give_up_waiting(url, options)
         il.limit.reset("api", per=0.3, algorithm=algorithm)
     il.once("callback")
+
+
+def give_up_waiting(url, options):
+    async def main():
+        async with AsyncInterlock(url) as il:
+
+            async def wait():
+                await il.limit("api", **options, wait=60)
+
+            waiting = [asyncio.create_task(wait()) for _ in range(3)]
+            await asyncio.sleep(0.05)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    asyncio.run(main())
 
 
 def use_status(il):
@@ -71,7 +89,7 @@ def test_the_documented_rights_are_enough(clean_redis, connect, version):
     with server.client() as admin:
         admin.execute_command("ACL", "SETUSER", "interlock", *documented_rules())
     try:
-        use_everything(connect(f"redis://interlock:password@127.0.0.1:{server.port}/0"))
+        use_everything(connect, f"redis://interlock:password@127.0.0.1:{server.port}/0")
     finally:
         with server.client() as admin:
             admin.execute_command("ACL", "DELUSER", "interlock")

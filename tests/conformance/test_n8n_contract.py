@@ -210,9 +210,11 @@ def test_a_counter_without_sidecar_and_expiry_heals_after_the_grace(il, n8n):
 
 def test_it_heals_for_callers_that_fail_fast_too(il, n8n):
     n8n.redis.incr(KEY)
+    with pytest.raises(LockHeld):
+        il.acquire("s", wait=0)
 
     def taken():
-        n8n.redis.incr(KEY)  # other callers go on trying
+        n8n.incr(KEY, 600)  # other callers go on trying
         try:
             return il.acquire("s", wait=0)
         except LockHeld:

@@ -429,7 +429,8 @@ SYNC_BLOCK = """
     print("starts", flush=True)
     with il.lock("s", wait=300):
         print("held", flush=True)
-        time.sleep(3600)
+        while True:  # a signal just before a sleep ends only the next one
+            time.sleep(0.05)
 """
 
 ASYNC_BLOCK = """

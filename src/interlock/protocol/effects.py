@@ -49,7 +49,7 @@ class Sit(NamedTuple):
 
 
 class Rise(NamedTuple):
-    """The end of that."""
+    """The end of that; wakes whoever sits there."""
 
     seat: Seat
 
@@ -65,6 +65,10 @@ class Sleep(NamedTuple):
 
 
 Effect = Call | Listen | Enter | Leave | Sit | Rise | Await | Wake | Sleep
+
+
+def sit(seat: Seat) -> Generator[Effect, Any, None]:
+    yield Sit(seat)
 
 
 def rise(seat: Seat) -> Generator[Effect, Any, None]:

@@ -26,6 +26,7 @@ class Follower(Seat):
         super().__init__(None)
         self.ends: dict[str, float] = {}  # scope -> when to look
         self.informed = False  # of what was held before it came
+        self.heard_until = math.inf  # for so long the store surely tells
 
     def note(self, scope: str, at: float) -> None:
         if scope in self.ends or len(self.ends) < MOST_ENDS:
@@ -33,14 +34,29 @@ class Follower(Seat):
             self.due = min(self.due, at)
 
 
-def next_event(follower: Follower) -> Generator[Effect, Any, Event]:
+def follow(follower: Follower) -> Generator[Effect, Any, None]:
+    """From now on, and for a while."""
     yield Sit(follower)
+    yield Listen(events=True)
+    asked = machine.now()
+    yield Call(Follow())
+    follower.gap |= asked > follower.heard_until
+    follower.heard_until = asked + FOLLOWED_FOR / 1000
+    if not follower.informed:
+        yield from _learn_ends(follower)
+    yield from _look_at_ends(follower)
+
+
+def next_event(follower: Follower) -> Generator[Effect, Any, Event]:
     failures = 0
     while True:
         follower.look = False
-        if follower.missed:
+        if follower.risen:
+            raise ClientClosed
+        if follower.missed or follower.gap:
             missed, follower.missed = follower.missed, 0
-            return Event(event="missed", count=missed)
+            unknown, follower.gap = follower.gap, False
+            return Event(event="missed", count=None if unknown else missed)
         while follower.events:
             event = _read(follower.events.popleft(), follower)
             if event is not None:
@@ -49,11 +65,7 @@ def next_event(follower: Follower) -> Generator[Effect, Any, Event]:
             yield Await(follower, math.inf)
             continue
         try:
-            yield Listen(events=True)
-            yield Call(Follow())
-            if not follower.informed:
-                yield from _learn_ends(follower)
-            yield from _look_at_ends(follower)
+            yield from follow(follower)
             failures = 0
         except StoreUnavailable as error:
             if not follower.informed or isinstance(error, ClientClosed):

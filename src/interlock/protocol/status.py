@@ -99,6 +99,8 @@ def next_status(watcher: Watcher) -> Generator[Effect, Any, Status]:
     while True:
         if not watcher.look and machine.now() < watcher.due:
             yield Await(watcher, math.inf)
+        if watcher.risen:
+            raise ClientClosed
         watcher.look = False
         try:
             yield Listen()

@@ -15,7 +15,8 @@ Signal = tuple[str, ...]
 """("claim", scope, lock_id): your turn. ("look", scope): something changed, look at it.
 ("head", scope): you are first in the queue now. ("renewed", scope, ms): the hold was prolonged.
 ("touched", scope), ("status", key): somebody has written there. ("event", json): it happened.
-("missed", count): so many events are lost. ("all",): messages may have been missed, look at everything."""
+("missed", count): so many events are lost. ("gap",): some may be, nobody knows how many.
+("all",): messages may have been missed, look at everything."""
 
 
 class Words(NamedTuple):

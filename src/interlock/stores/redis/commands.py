@@ -151,8 +151,7 @@ class Commands:
 
     def _set_status(self, op: SetStatus) -> tuple[Any, ...]:
         value, details = op.words
-        keys = self.layout.status_keys(op.key)
-        return self._evalsha_of("status_set", keys, op.key, value, details[:-1], str(op.timeout))
+        return self._evalsha("status_set", op.key, value, details[:-1], str(op.timeout))
 
     def _report(self, op: Report) -> tuple[Any, ...]:
         value, details = op.words
@@ -162,7 +161,7 @@ class Commands:
         return self._evalsha_of("status_get", self.layout.status_keys(op.key)[:2], op.key)
 
     def _unset_status(self, op: UnsetStatus) -> tuple[Any, ...]:
-        return self._evalsha_of("status_unset", self.layout.status_keys(op.key), op.key)
+        return self._evalsha("status_unset", op.key)
 
     def _follow(self, op: Follow) -> tuple[Any, ...]:
         return ("SET", self.layout.followed, "1", "PX", str(FOLLOWED_FOR))
@@ -187,7 +186,7 @@ class Commands:
             return [tuple(text.split("\n"))]
         if kind == b"invalidate":
             if push[1] is None:  # FLUSHALL
-                return [("all",)]
+                return [("all",), ("gap",)]
             touched = {self._touched(key.decode(errors="replace")) for key in push[1]}
             return [signal for signal in touched if signal is not None]
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StoreUnavailable
-from ..base import Gone, Operation, Queued, Release, Seen, new_client_id
+from ..base import Gone, Operation, Queued, Release, Seen, Signal, new_client_id
 from .commands import Commands
 from .connect import Connector, ErrorReply, refusal
 
@@ -21,7 +21,8 @@ class RedisStoreBase:
         self._commands = Commands(config.layout, round(config.window * 1000), round(config.grace * 1000))
         self._commands.client = new_client_id()
         self._tracks = False
-        self._follows = False  # whether the listening connection is told of all events
+        self._follows = False  # whether anybody here wants to be told of all events
+        self._hears_events = False  # whether the listening connection is
 
     def _read(self, operation: Operation, reply: Any, resent: bool = False) -> Any:
         """What a reply means."""
@@ -52,6 +53,10 @@ class RedisStoreBase:
         return StoreUnavailable(
             f"Lost the Redis at {self._connector.shown}: {str(error).rstrip('.')}.", maybe_done=True
         )
+
+    def _cut_off(self) -> list[Signal]:
+        """The listening connection is lost, with what it would have said."""
+        return [("all",), ("gap",)] if self._hears_events else [("all",)]
 
     def unwatch(self, scope: str) -> None:
         """Nothing to do: tracking ends with the next touch."""

@@ -112,7 +112,6 @@ class AsyncRedisStore(RedisStoreBase):
         self._on_signals = on_signals
         self._line: _Line | None = None
         self._listener: _Line | None = None
-        self._hears_events = False
         self._attempts: dict[str, asyncio.Future[None]] = {}
 
     @property
@@ -127,7 +126,10 @@ class AsyncRedisStore(RedisStoreBase):
         command = self._commands.encode(operation)
         if tracked and self._tracks and self._listener is not None:
             try:
-                reply = await self._listener.send(*command)
+                listener = self._listener
+                reply = await listener.send(*command)
+                if is_error(reply, "NOSCRIPT"):
+                    reply = await listener.send(*self._commands.with_text(command))
                 if isinstance(reply, list):
                     return self._commands.decode(operation, reply)
             except UNREACHABLE:
@@ -224,7 +226,7 @@ class AsyncRedisStore(RedisStoreBase):
             raise self._lost(error) from error
         self._tracks = not isinstance(tracking, ErrorReply)
         self._listener, self._hears_events = line, follows
-        line.on_lost = lambda: self._on_signals([("all",)])
+        line.on_lost = lambda: self._on_signals(self._cut_off())
 
     def _pushed(self, push: list[Any]) -> None:
         signals = self._commands.read_push(push)

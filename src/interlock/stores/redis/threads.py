@@ -149,11 +149,11 @@ class RedisStore(RedisStoreBase):
 
     def listen(self, events: bool = False) -> None:
         """Open the connection over which others wake us, unless it stands."""
-        if self._listener is not None and (self._follows or not events):
+        if self._listener is not None and (self._hears_events or not events):
             return
         with self._listener_lock:
             if self._listener is not None:
-                if self._follows or not events:
+                if self._hears_events or not events:
                     return
                 self._hang_up(self._listener)  # whoever waits looks, and listens over the next
             self._follows |= events
@@ -173,41 +173,48 @@ class RedisStore(RedisStoreBase):
                 raise
             self._tracks = not isinstance(tracking, ErrorReply)
             self._slots.clear()
-            self._listener = wire
+            self._listener, self._hears_events = wire, self._follows
 
     def call_tracked(self, operation: Operation, pump: Pump) -> Any:
         """As `call`, and be told when somebody touches what this has looked at."""
-        slot = _Slot()
         if self._tracks:
-            command = pack(self._commands.encode(operation))
-            with self._listener_lock:
-                wire = self._listener
-                if wire is not None:
-                    self._slots.append(slot)  # before it is sent: the reply may be read at once
-                    try:
-                        wire.send(command)
-                    except UNREACHABLE:
-                        self._hang_up(wire)
-            if wire is not None:
-                deadline = pump.deadline(self._connector.timeout)
-                if not pump.wait(slot, lambda: slot.done or self._listener is not wire, deadline):
-                    self._hang_up(wire)  # it is silent: nobody would be woken over it either
-            if slot.done and isinstance(slot.reply, list):
-                return self._commands.decode(operation, slot.reply)
+            command = self._commands.encode(operation)
+            reply = self._ask_listener(command, pump)
+            if is_error(reply, "NOSCRIPT"):
+                reply = self._ask_listener(self._commands.with_text(command), pump)
+            if isinstance(reply, list):
+                return self._commands.decode(operation, reply)
         return self._read_untracked(self.call(operation))
+
+    def _ask_listener(self, command: tuple[Any, ...], pump: Pump) -> Any:
+        """The reply; None if the connection fails."""
+        slot = _Slot()
+        with self._listener_lock:
+            wire = self._listener
+            if wire is None:
+                return None
+            self._slots.append(slot)  # before it is sent: the reply may be read at once
+            try:
+                wire.send(pack(command))
+            except UNREACHABLE:
+                self._hang_up(wire)
+        deadline = pump.deadline(self._connector.timeout)
+        if not pump.wait(slot, lambda: slot.done or self._listener is not wire, deadline):
+            self._hang_up(wire)  # it is silent: nobody would be woken over it either
+        return slot.reply
 
     def read(self, timeout: float, bell: int) -> tuple[list[object], list[Signal]]:
         """Wait for messages: finished slots, and signals."""
-        wire = self._listener
+        wire, cut_off = self._listener, self._cut_off()
         if wire is None:
-            return [], [("all",)]
+            return [], cut_off
         ready: list[object] = []
         signals: list[Signal] = []
         try:
             messages = wire.receive_all(timeout, bell)
         except UNREACHABLE:
             self._hang_up(wire)
-            return list(self._slots), [("all",)]
+            return list(self._slots), cut_off
         except BaseException:
             self._hang_up(wire)  # Ctrl-C may have cut a message in two
             raise

@@ -123,25 +123,9 @@ class Engine:
 
     def _acquire(self, db: sqlite3.Connection, op: Acquire) -> Granted | Refused | Queued:
         leases = self._leases(db, op.scope)
-        for lease in leases:
-            if lease.lock_id == op.lock_id:
-                self._board.prolong(op.scope, op.lock_id, self._now + op.ttl)
-                db.execute(
-                    "UPDATE leases SET expires = ?, offered = 0, bound = ?, client = ?, realm = ?, pid = ?,"
-                    " started = ? WHERE scope = ? AND lock_id = ?",
-                    (
-                        self._now + op.ttl,
-                        op.renews,
-                        self.client,
-                        self.realm,
-                        self._pid,
-                        self._started,
-                        op.scope,
-                        op.lock_id,
-                    ),
-                )
-                at = holder_from_json(lease.record).locked_at
-                return Granted(lease.fence, at or "", len(leases))
+        again = self._claim(db, op, leases)
+        if again is not None:
+            return again
         me = self._as_waiter(op)
         line = db.execute("SELECT max(place) FROM waiters WHERE scope = ?", (op.scope,)).fetchone()[0]
         if line is None and _admits(leases, op.permits):
@@ -253,19 +237,17 @@ class Engine:
     # ------------------------------------------------------------------ statuses, events and limits
 
     def _begin(self, db: sqlite3.Connection, op: Begin) -> Granted | Taken:
-        ask, ends = op.lease, self._now + op.lease.ttl
+        ask = op.lease
         leases = self._leases(db, ask.scope)
-        granted = next((lease for lease in leases if lease.lock_id == ask.lock_id), None)
-        if granted is not None:  # it was begun already, and asks again
-            answer = Granted(granted.fence, holder_from_json(granted.record).locked_at or "", len(leases))
-        else:
+        answer = self._claim(db, ask, leases)
+        if answer is None:
             self._hand_over(db, ask.scope, leases)  # those in line come first
             status, head = self._board.status(ask.scope), self._first_living(db, ask.scope)
             if status.output is not None or head is not None or not _admits(leases, 1):
                 self._board.tell("denied", ask.scope, ask.identity)
                 return Taken(leases[0].holder(self._now) if leases else None, len(leases), status)
             answer = self._grant(db, ask.scope, self._as_waiter(ask), leases, offer=None)
-        self._board.show(ask.scope, op.status, ends, ask.lock_id)
+        self._board.show(ask.scope, op.status, self._now + ask.ttl, ask.lock_id)
         return answer
 
     def _report(self, db: sqlite3.Connection, op: Report) -> Done | Gone:
@@ -374,6 +356,28 @@ class Engine:
     def _delete(self, db: sqlite3.Connection, scope: str, lease: _Lease) -> None:
         db.execute("DELETE FROM leases WHERE scope = ? AND lock_id = ?", (scope, lease.lock_id))
         self._board.end(scope, lease.lock_id)
+
+    def _claim(self, db: sqlite3.Connection, op: Acquire, leases: list[_Lease]) -> Granted | None:
+        """Whoever asks for its lease once more claims what was handed over, or has lost a reply."""
+        mine = next((lease for lease in leases if lease.lock_id == op.lock_id), None)
+        if mine is None:
+            return None
+        self._board.prolong(op.scope, op.lock_id, self._now + op.ttl)
+        db.execute(
+            "UPDATE leases SET expires = ?, offered = 0, bound = ?, client = ?, realm = ?, pid = ?,"
+            " started = ? WHERE scope = ? AND lock_id = ?",
+            (
+                self._now + op.ttl,
+                op.renews,
+                self.client,
+                self.realm,
+                self._pid,
+                self._started,
+                op.scope,
+                op.lock_id,
+            ),
+        )
+        return Granted(mine.fence, holder_from_json(mine.record).locked_at or "", len(leases))
 
     def _grant(
         self, db: sqlite3.Connection, scope: str, to: _Waiter, leases: list[_Lease], offer: int | None

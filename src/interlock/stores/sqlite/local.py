@@ -64,7 +64,7 @@ class LocalStore:
             with self._lock:
                 if "claim" in messages:
                     signals += [("claim", *offer) for offer in self._engine.offers()]
-                if "event" in messages:
+                if "event" in messages or ("all",) in signals:
                     signals += self._engine.news()
         except Busy:
             signals.append(("all",))

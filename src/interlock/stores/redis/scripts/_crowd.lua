@@ -127,6 +127,18 @@ local function end_progress(id, opening)
   if shows_progress(id, opening) then call('DEL', STATUS, DETAILS) end
 end
 
+-- What the holder of a lease says. That of a lease which somebody else has deleted is cleared away.
+local function progress_of_a_lease()
+  local details = others > 0 and call('GET', DETAILS)
+  if not details or not string.find(details, '^{"lock_id":"') then return nil end
+  local said = cjson.decode(details)
+  local id = said.lock_id
+  local holds = crowd > 0 and call('HEXISTS', HOLDERS, id) == 1
+  if holds or meta and is_mine(meta, id, '{"lock_id":' .. cjson.encode(id) .. ',') then return details end
+  if call('GET', STATUS) == said.value then call('DEL', STATUS) end
+  call('DEL', DETAILS)
+end
+
 -- ---------------------------------------------------------------- who may have it
 
 local ends_in = nil  -- ms until the scope may be free, as far as one can tell; set by admits()
@@ -156,6 +168,7 @@ local function admits(wanted)
 end
 
 local function grant(id, identity, ttl, permits, hold, note)
+  progress_of_a_lease()
   if permits == 1 then
     state = 'L'
     return grant_alone(id, identity, ttl, hold, note)

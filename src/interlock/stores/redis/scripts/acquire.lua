@@ -16,38 +16,10 @@ if not counter and not meta and others == 0 and permits == 1 and not followed th
 end
 
 --#include _crowd
+--#include _claim
 
-local function same_again(record)
-  local at = string.match(record, '"locked_at":"([^"]*)"')
-  local fence = string.match(record, '"fence":(%d+)')
-  return { 1, tonumber(fence or 0), at or '', tonumber(counter) or crowd }
-end
-
-local function without_offer(record)
-  local plain, offered = string.gsub(record, OFFERED .. '}$', '}')
-  if offered > 0 and call('EXISTS', QUEUE) == 1 then tell_head() end
-  return plain
-end
-
-local held = crowd > 0 and call('HGET', HOLDERS, id)
-if held then
-  call('HSET', HOLDERS, id, without_offer(held))
-  call('ZADD', PERMITS, now + ttl, id)
-  mirror()
-  put_on_list(held, id, ttl)
-  prolong_progress(id, opening, ttl)
-  return same_again(held)
-end
-if meta and is_mine(meta, id, opening) then
-  meta = without_offer(meta)
-  counter = '1'
-  call('SET', META, meta, 'PX', ttl)
-  call('SET', COUNTER, '1', 'PX', ttl)
-  remember('L', ttl + DAY)
-  put_on_list(meta, id, ttl)
-  prolong_progress(id, opening, ttl)
-  return same_again(meta)
-end
+local again = claim(id, opening, ttl)
+if again then return again end
 
 if (others == 0 or call('EXISTS', QUEUE) == 0) and admits(permits) then
   return grant(id, identity, ttl, permits, ttl, '')

@@ -6,15 +6,15 @@
 --#include _state
 --#include _grant
 --#include _crowd
+--#include _claim
 --#include _show_status
 
 local id, opening, identity, ttl, value, details = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11]), ARGV[12], ARGV[13]
 
-local reply = nil
-if meta and not is_shared(meta) and is_mine(meta, id, opening) then  -- the reply was lost
-  reply = { 1, tonumber(string.match(meta, '"fence":(%d+)') or 0), string.match(meta, '"locked_at":"([^"]*)"') or '', 1 }
-else
+local reply = claim(id, opening, ttl)
+if not reply then
   if others > 0 then hand_over() end  -- those in line come first
+  progress_of_a_lease()
   if call('EXISTS', STATUS, QUEUE) == 0 and admits(1) then reply = grant(id, identity, ttl, 1, ttl, '') end
 end
 if reply then
