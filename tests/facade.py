@@ -62,6 +62,7 @@ class FollowingFacade:
         self._run(self._following.aclose())
 
     def __enter__(self) -> FollowingFacade:
+        self._run(self._following.__aenter__())
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:

@@ -1,4 +1,4 @@
-"""Progress for others to read, and jobs of which one runs at a time; on every store, for threads and tasks."""
+"""Progress for others to read, and jobs of which one runs at a time; on every store, sync and async."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class TestSetGetUnset:
             "import",
             "loading",
             percent=40,
-            message="page 4\nof 10 – „ok“",
+            message="page 4\nof 10 - „ok“",
             execution_id="77",
             workflow_id="w1",
             workflow_name="Import",
             label="nightly",
         )
         seen = il.status.get("import")
-        assert (seen.output, seen.percent, seen.message) == ("loading", 40, "page 4\nof 10 – „ok“")
+        assert (seen.output, seen.percent, seen.message) == ("loading", 40, "page 4\nof 10 - „ok“")
         assert seen.at.endswith("Z")
         who = seen.holder
         assert (who.execution_id, who.workflow_id, who.workflow_name) == ("77", "w1", "Import")
         assert who.label == "nightly"
         assert who.pid
-        assert seen.describe() == "loading, 40 %: page 4\nof 10 – „ok“"
+        assert seen.describe() == "loading, 40 %: page 4\nof 10 - „ok“"
 
     def test_setting_again_replaces_all_of_it(self, il):
         il.status.set("import", "loading", percent=40, message="page 4")

@@ -124,7 +124,14 @@ def request(
         permits=permits,
     )
     first = Acquire(
-        scope, lock_id, identity_of(fields, lock_id), validate.ttl_ms(ttl), permits, renews, queue=False
+        scope,
+        lock_id,
+        identity_of(fields, lock_id),
+        validate.ttl_ms(ttl),
+        permits,
+        renews,
+        queue=False,
+        fails=wait == 0,
     )
     return Request(first, validate.wait(wait), fields)
 

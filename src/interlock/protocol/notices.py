@@ -97,24 +97,23 @@ def _look_at_ends(follower: Follower) -> Generator[Effect, Any, None]:
 def _read(text: str, follower: Follower) -> Event | None:
     try:
         said = json.loads(text)
-        event, scope = str(said["event"]), str(said["scope"])
+        event, scope, record = str(said["event"]), str(said["scope"]), said.get("record")
         at = datetime.fromtimestamp(float(said["at"]), UTC)
-    except (ValueError, KeyError, TypeError, OverflowError):
+        who = json.loads(record) if record else said
+        fence = int(who["fence"]) if "fence" in who else None
+        status = None
+        if event == "progress":
+            status = status_from_json(scope, who["value"] if record else None, record, None)
+        if "ttl" in said:
+            follower.note(scope, machine.now() + float(said["ttl"]) / 1000 + 0.001)
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError):
         return None  # somebody else writes on our channel
-    record = said.get("record")
-    holder = holder_from_json(record if record is not None else json.dumps(said))
-    ttl = said.get("ttl")
-    if isinstance(ttl, (int, float)):
-        follower.note(scope, machine.now() + ttl / 1000 + 0.001)
-    status = None
-    if event == "progress":
-        value = json.loads(record)["value"] if record else None
-        status = status_from_json(scope, value, record, None)
+    holder = holder_from_json(json.dumps({**who, "fence": fence}))
     return Event(
         event=event,
         scope=scope,
         at=at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        holder=holder if record is not None or holder.lock_id else None,
-        fence=holder.fence,
+        holder=holder if record or holder.lock_id else None,
+        fence=fence,
         status=status,
     )

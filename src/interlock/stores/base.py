@@ -39,6 +39,7 @@ class Acquire(NamedTuple):
     permits: int
     renews: bool  # the holder renews it while it lives, so it may end with its process
     queue: bool  # wait in line if it is not free
+    fails: bool = False  # if not, it is refused for good
     place: int = 0  # the place that an earlier answer gave, to keep it
 
 

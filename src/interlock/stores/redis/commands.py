@@ -108,7 +108,7 @@ class Commands:
             op.identity,
             str(op.ttl),
             str(op.permits),
-            self.client if op.queue else "",
+            self.client if op.queue else "" if op.fails else "?",
             str(op.place),
         )
 

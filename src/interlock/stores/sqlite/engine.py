@@ -136,7 +136,7 @@ class Engine:
         if op.queue:
             me, is_new = self._join(db, op.scope, me)
             forgotten = is_new and bool(op.place)
-            if is_new and not forgotten:
+            if is_new:
                 self._board.tell("queued", op.scope, op.identity)
         granted = self._hand_over(db, op.scope, leases, caller=op.lock_id if op.queue else None)
         if granted is not None:
@@ -146,7 +146,8 @@ class Engine:
             return self._grant(db, op.scope, me, leases, offer=None)  # all who waited were dead
         holder = leases[0].holder(self._now) if leases else None
         if not op.queue:
-            self._board.tell("denied", op.scope, op.identity)
+            if op.fails:
+                self._board.tell("denied", op.scope, op.identity)
             return Refused(holder, me.place, len(leases))
         is_head = head is not None and head.lock_id == op.lock_id
         look_in = self._window
@@ -452,6 +453,7 @@ class Engine:
             ):
                 return head
             self._leave_queue(db, scope, head)
+            self._board.tell("left", scope, head.identity)
 
     def _leave_queue(self, db: sqlite3.Connection, scope: str, waiter: _Waiter) -> None:
         db.execute("DELETE FROM waiters WHERE scope = ? AND place = ?", (scope, waiter.place))

@@ -49,6 +49,7 @@ local function drop_permit(id)
   return record
 end
 
+local told = false
 if others > 0 then
   crowd = call('ZCARD', PERMITS)
   if crowd > 0 then
@@ -57,6 +58,7 @@ if others > 0 then
       local record = drop_permit(id)
       if record then strike_from_list(record, id) end
       tell('expired', record)
+      told = true
     end
     -- A counter that outlives the last of them may be somebody's who has come since.
     if #ended > 0 and crowd > 0 then mirror() end
@@ -68,7 +70,7 @@ end
 
 -- A lease that has ended by itself left its memo only. Told once: state E is as F.
 if followed and state == 'L' and not meta and not counter and crowd == 0 then
-  tell('expired', nil, { fence = fence_in_memo() })
+  if not told then tell('expired', nil, { fence = fence_in_memo() }) end
   memo, state = 'E' .. string.sub(memo, 2), 'E'
   call('SET', MEMO, memo, 'KEEPTTL')
 end
@@ -217,7 +219,10 @@ local function first_living()
     local client, ttl, permits, identity = waiter(id)
     if client and patience(client) > 0 then return id, client, tonumber(ttl), tonumber(permits), identity end
     leave_queue(id)
-    if identity then strike_from_list(identity, id) end
+    if identity then
+      strike_from_list(identity, id)
+      tell('left', identity)
+    end
   end
 end
 

@@ -1,12 +1,14 @@
 -- Take the scope, claim an offer, or keep a place in the queue. Safe to send again.
--- ARGV   8 lock_id  9 opening of its sidecar  10 identity  11 ttl ms  12 permits  13 client, '' to fail fast
---        14 place in the queue, 0 for a new one
+-- ARGV   8 lock_id  9 opening of its sidecar  10 identity  11 ttl ms  12 permits
+--        13 client that waits, '' to fail fast, '?' to be told which place there is  14 place, 0 for a new one
 -- reply  {1, fence, locked_at, count}                           granted
---        {0, count, holder, holder's ms left, place}            held, fail fast
+--        {0, count, holder, holder's ms left, place}            held, not queued
 --        {2, count, holder, holder's ms left, place, look_in, head, forgotten}   queued
 
 local id, opening, identity = ARGV[8], ARGV[9], ARGV[10]
 local ttl, permits, client, place = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13], tonumber(ARGV[14])
+
+local waits = client ~= '' and client ~= '?'
 
 --#include _state
 --#include _grant
@@ -30,13 +32,12 @@ if not kept then
   local tail = call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
   place = max(clock[1] * 1000000 + clock[2], (tonumber(tail[2]) or 0) + 1)
 end
-if client ~= '' then
+if waits then
   local added = call('ZADD', QUEUE, 'NX', format('%.0f', place), id)
   if added == 0 then
     place = tonumber(call('ZSCORE', QUEUE, id))
-  elseif kept then
-    forgotten = 1
   else
+    forgotten = kept and 1 or 0
     tell('queued', identity)
   end
   put_on_list(identity, id, 12 * WINDOW)
@@ -46,10 +47,10 @@ if client ~= '' then
   for _, key in ipairs({ QUEUE, WAITERS, SEEN }) do call('PEXPIRE', key, 12 * WINDOW) end
 end
 
-local granted = hand_over(client ~= '' and id or nil)
+local granted = hand_over(waits and id or nil)
 if granted then return granted end
 
-if client == '' and call('EXISTS', QUEUE) == 0 and admits(permits) then
+if not waits and call('EXISTS', QUEUE) == 0 and admits(permits) then
   return grant(id, identity, ttl, permits, ttl, '')  -- all who waited were dead
 end
 
@@ -63,8 +64,8 @@ end
 
 local count, holder, left = tonumber(counter) or max(crowd, 1), meta or '', ends_in or -1
 place = format('%.0f', place)
-if client == '' then
-  tell('denied', identity)
+if not waits then
+  if client == '' then tell('denied', identity) end
   return { 0, count, holder, left, place }
 end
 
