@@ -19,7 +19,8 @@ HOLD = """
     from interlock import Interlock
     with Interlock(sys.argv[1]).lock("s", ttl=3600, label="holder"):
         print("held")
-        time.sleep(3600)
+        while True:  # a signal just before a sleep ends only the next one
+            time.sleep(0.05)
 """
 
 WAIT = """
