@@ -17,11 +17,11 @@ from tests.servers import RedisServer
 
 from .bench import Bench
 
-NAMES = ("uncontended", "asynchronous", "handover", "waking", "queue_depth", "local_file")
+NAMES = ("uncontended", "asynchronous", "handover", "waking", "queue_depth", "local_file", "limits")
 
 
 def _environment(server: RedisServer) -> dict[str, str]:
-    packages = ("redis", "hiredis", "python-redis-lock", "filelock")
+    packages = ("redis", "hiredis", "python-redis-lock", "filelock", "limits", "throttled-py")
     return {
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in packages},

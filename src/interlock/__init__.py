@@ -1,5 +1,7 @@
 """Locks, semaphores and leases shared by Python programs, n8n workflows and shell commands."""
 
+from typing import TYPE_CHECKING, Any
+
 from .errors import (
     InterlockError,
     InvalidInput,
@@ -10,7 +12,7 @@ from .errors import (
     StoreUnavailable,
     WaitTimeout,
 )
-from .lease import AsyncLease, Lease
+from .lease import Lease
 from .model import (
     Broken,
     CleanedUp,
@@ -24,8 +26,11 @@ from .model import (
     StatusChanged,
     Waiter,
 )
-from .tasks import AsyncInterlock
 from .threads import Interlock
+
+if TYPE_CHECKING:
+    from .async_lease import AsyncLease
+    from .tasks import AsyncInterlock
 
 __all__ = [
     "StatusChanged",
@@ -52,3 +57,16 @@ __all__ = [
     "WaitTimeout",
     "Waiter",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs asyncio, which is slow to import, is imported by those who use it."""
+    if name == "AsyncInterlock":
+        from .tasks import AsyncInterlock  # noqa: PLC0415
+
+        return AsyncInterlock
+    if name == "AsyncLease":
+        from .async_lease import AsyncLease  # noqa: PLC0415
+
+        return AsyncLease
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,7 @@
-"""A lease as its holder sees it, and the `with` blocks that hold one."""
+"""A lease as its holder sees it, and the `with` blocks that hold one. For tasks: async_lease.py."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import math
 import threading
 from collections.abc import Callable, Generator
@@ -20,11 +18,10 @@ from .renewal import Held, taken_by
 
 if TYPE_CHECKING:
     from .client import Client
-    from .tasks import AsyncInterlock
     from .threads import Interlock
 
 
-class _Lease(Held):
+class BaseLease(Held):
     """One hold on a scope. Its attributes carry the names of the contract."""
 
     acquired = True
@@ -168,7 +165,7 @@ class _Lease(Held):
             self._client._watch(self)
 
 
-class Lease(_Lease):
+class Lease(BaseLease):
     """A lease of `Interlock`. In a `with` block it renews itself, and is released at the end."""
 
     _client: Interlock
@@ -209,59 +206,7 @@ class Lease(_Lease):
             error.add_note(str(failure))  # what the body raised matters more
 
 
-class AsyncLease(_Lease):
-    """A lease of `AsyncInterlock`. In an `async with` block the task is cancelled when it is lost."""
-
-    _client: AsyncInterlock
-    _body: asyncio.Task[Any] | None = None
-    _cancelled = False
-
-    def when_lost(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
-            if self._client._loop is not None:
-                self._client._loop.call_soon_threadsafe(self._tell)
-
-    def _tell(self) -> None:
-        if self._body is not None:
-            self._cancelled = True
-            self._body.cancel(f"lost the lease on {self.scope!r}")
-        if self._on_lost is not None:
-            self._on_lost(self)
-
-    async def release(self) -> Released:
-        """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
-        return await self._client._run(self._release_flow())
-
-    async def renew(self, ttl: float | None = None) -> Renewed:
-        """Prolong now, from now on by `ttl`."""
-        return await self._client._run(self._renew_flow(ttl))
-
-    async def progress(self, value: str, percent: float | None = None, message: str | None = None) -> None:
-        """Tell how far it is, as the status of the scope. It stands for as long as the lease is held."""
-        await self._client._run(self._progress_flow(value, percent, message))
-
-    async def __aenter__(self) -> Self:
-        self._body = _task()
-        self._keep()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        body, self._body = self._body, None
-        if self._cancelled and not isinstance(error, asyncio.CancelledError):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # our own cancellation has not arrived yet: not in the release, please
-        try:
-            await self.release()
-        except (LeaseLost, StoreUnavailable) as failure:
-            ours = self._cancelled and body is not None and body.uncancel() == 0
-            if error is None or (ours and isinstance(error, asyncio.CancelledError)):
-                raise failure from error
-            error.add_note(str(failure))
-
-
-class _Block:
+class Block:
     """What `lock(…)` returns. It may be entered again, also by several threads or tasks at once."""
 
     def __init__(
@@ -298,7 +243,7 @@ class _Block:
         return entry[1]
 
 
-class Lock(_Block):
+class Lock(Block):
     """`with il.lock(…) as lease:` holds the scope for the block, and renews the lease meanwhile."""
 
     _client: Interlock
@@ -313,27 +258,3 @@ class Lock(_Block):
     ) -> None:
         lease: Lease = self._leave(threading.get_ident())
         lease.__exit__(kind, error, trace)
-
-
-def _task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # in a forked child the parent's loop does not run
-        return None
-
-
-class AsyncLock(_Block):
-    """`async with il.lock(…) as lease:`; the body's task is cancelled when the lease is lost."""
-
-    _client: AsyncInterlock
-
-    async def __aenter__(self) -> AsyncLease:
-        lease = await self._client._acquire(self._request(), self._on_lost)
-        self._leases.append((_task(), lease))
-        return await lease.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease: AsyncLease = self._leave(_task())
-        await lease.__aexit__(kind, error, trace)

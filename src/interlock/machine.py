@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import time
 from functools import cache
 from pathlib import Path
@@ -31,7 +30,9 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         pass
-    try:  # macOS
+    import subprocess  # noqa: PLC0415 - slow to import, and of use on macOS only
+
+    try:
         found = subprocess.run(
             ["sysctl", "-n", "kern.bootsessionuuid"],
             capture_output=True,

@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .following import AsyncFollowing, Following
-from .lease import AsyncLease, Lease
 from .model import Status, StatusChanged
 from .protocol import leases, status
 from .protocol.leases import Fields, Identity, Request
@@ -15,6 +14,8 @@ from .protocol.status import DEFAULT_TIMEOUT, Progress, Watcher
 from .stores.base import Words
 
 if TYPE_CHECKING:
+    from .async_lease import AsyncLease
+    from .lease import Lease
     from .tasks import AsyncInterlock
     from .threads import Interlock
 

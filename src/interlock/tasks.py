@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from . import machine
+from .async_lease import AsyncLease, AsyncLock
 from .audience import Seat
 from .client import CLOSING_LIMIT, Client, refuse_generator
 from .errors import ClientClosed, InterlockError
 from .following import AsyncFollowing
-from .lease import AsyncLease, AsyncLock
 from .limits import AsyncLimits
 from .model import Broken, CleanedUp, Event, Released, Renewed, ScopeInfo
 from .protocol import cleanup, leases, limits, notices

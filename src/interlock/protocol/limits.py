@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import lru_cache
 from typing import Any, Literal, TypedDict
 
 from .. import machine, validate
@@ -34,6 +35,23 @@ def checked(
     burst: int | None = None,
 ) -> tuple[Limit, float | None]:
     """Everything that a caller passed, checked before anything is done."""
+    try:
+        return _checked(scope, wait, limit, per, algorithm, cost, burst)
+    except TypeError:  # it can't be remembered, and so can't be right
+        return _checked.__wrapped__(scope, wait, limit, per, algorithm, cost, burst)
+
+
+# The same is asked again and again. Typed, as True is not the limit 1.
+@lru_cache(maxsize=1024, typed=True)
+def _checked(  # noqa: PLR0917
+    scope: str,
+    wait: float | None,
+    limit: int,
+    per: float,
+    algorithm: Algorithm,
+    cost: int,
+    burst: int | None,
+) -> tuple[Limit, float | None]:
     validate.name("scope", scope)
     validate.algorithm(algorithm)
     most = validate.whole(
@@ -50,7 +68,7 @@ def limit(ask: Limit, wait: float | None) -> Generator[Effect, Any, Decision]:
     """`wait`: how many seconds the caller would wait for its turn; it books it, and sleeps until then."""
     if wait != 0:
         ask = ask._replace(patience=round((validate.MAX_WAIT if wait is None else wait) * 1000))
-    asked = machine.now()
+    asked = machine.now() if wait != 0 else 0.0
     ruling: Ruling = yield Call(ask)
     if ruling.allowed and ruling.delay > 0:
         try:

@@ -6,7 +6,7 @@ Times are milliseconds by the store's clock, and only ever durations.
 
 from __future__ import annotations
 
-import uuid
+import os
 from typing import NamedTuple
 
 from ..model import Holder, Status
@@ -230,4 +230,4 @@ class Busy(Exception):
 
 def new_client_id() -> str:
     """Names one client in one process."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ class Commands:
     def __init__(self, layout: Layout, window: int, grace: int) -> None:
         self.layout = layout
         self.client = ""
+        self._packed_limit = lru_cache(maxsize=1024)(self._pack)
         self._settings = (
             layout.wake_channels,
             str(window),
@@ -95,6 +96,14 @@ class Commands:
     def encode(self, op: Operation) -> tuple[Any, ...]:
         command: tuple[Any, ...] = _ENCODERS[type(op)](self, op)
         return command
+
+    def packed(self, op: Operation) -> tuple[bytes, tuple[Any, ...]]:
+        """The command as it is sent, and as it is. A limit's never changes, whoever asks how often."""
+        return self._packed_limit(op) if type(op) is Limit else self._pack(op)
+
+    def _pack(self, op: Operation) -> tuple[bytes, tuple[Any, ...]]:
+        command = self.encode(op)
+        return pack(command), command
 
     def decode(self, op: Operation, reply: Any) -> Any:
         return _DECODERS[type(op)](op, reply)

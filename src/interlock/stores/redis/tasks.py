@@ -43,7 +43,7 @@ class _Line(asyncio.Protocol):
         self.broken: BaseException | None = None
         self._transport.set_protocol(self)
 
-    def send(self, *command: Any) -> asyncio.Future[Any]:
+    def send(self, packed: bytes) -> asyncio.Future[Any]:
         """The reply; an error reply is a result, a lost connection an exception."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         if self.broken is not None:
@@ -52,7 +52,7 @@ class _Line(asyncio.Protocol):
         self._pending.append((reply, machine.now()))
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent.append(pack(command))
+        self._unsent.append(packed)
         if self._watchdog is None:
             self._watchdog = self._loop.call_later(self._timeout, self._watch)
         return reply
@@ -123,13 +123,13 @@ class AsyncRedisStore(RedisStoreBase):
     async def call(self, operation: Operation, tracked: bool = False) -> Any:
         if isinstance(operation, Scopes):
             return await self._scopes()
-        command = self._commands.encode(operation)
+        packed, command = self._commands.packed(operation)
         if tracked and self._tracks and self._listener is not None:
             try:
                 listener = self._listener
-                reply = await listener.send(*command)
+                reply = await listener.send(packed)
                 if is_error(reply, "NOSCRIPT"):
-                    reply = await listener.send(*self._commands.with_text(command))
+                    reply = await listener.send(pack(self._commands.with_text(command)))
                 if isinstance(reply, list):
                     return self._commands.decode(operation, reply)
             except UNREACHABLE:
@@ -142,9 +142,9 @@ class AsyncRedisStore(RedisStoreBase):
                 error.maybe_done = sent
                 raise
             try:
-                reply = await line.send(*command)
+                reply = await line.send(packed)
                 if is_error(reply, "NOSCRIPT"):
-                    reply = await line.send(*self._commands.with_text(command))
+                    reply = await line.send(pack(self._commands.with_text(command)))
             except UNREACHABLE as error:
                 sent = True
                 if attempt == ATTEMPTS - 1 or isinstance(error, TimeoutError):
@@ -188,7 +188,7 @@ class AsyncRedisStore(RedisStoreBase):
             while True:
                 line = await self._open_line()
                 try:
-                    reply = await line.send("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
+                    reply = await line.send(pack(("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")))
                 except UNREACHABLE as error:
                     raise self._lost(error) from error
                 self._refuse_error(reply)
@@ -214,7 +214,7 @@ class AsyncRedisStore(RedisStoreBase):
         follows = self._follows
         try:
             tracking, *subscribed = await asyncio.gather(
-                *(line.send(*greeting) for greeting in self._commands.greetings(follows))
+                *(line.send(pack(greeting)) for greeting in self._commands.greetings(follows))
             )
             for reply in subscribed:
                 self._refuse_error(reply)

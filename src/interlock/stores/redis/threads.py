@@ -49,11 +49,11 @@ class RedisStore(RedisStoreBase):
     def call(self, operation: Operation) -> Any:
         if isinstance(operation, Scopes):
             return self._scopes()
-        command = self._commands.encode(operation)
+        packed, command = self._commands.packed(operation)
         sent = False
         for attempt in range(ATTEMPTS):
             try:
-                reply = self._ask(command)
+                reply = self._ask(packed, command)
             except StoreUnavailable as error:
                 error.maybe_done = sent
                 raise
@@ -96,8 +96,8 @@ class RedisStore(RedisStoreBase):
                 answers.append(error)
         return answers
 
-    def _ask(self, command: tuple[Any, ...]) -> Any:
-        return self._exchange(pack(command), (command,), self._connector.timeout)[0]
+    def _ask(self, packed: bytes, command: tuple[Any, ...]) -> Any:
+        return self._exchange(packed, (command,), self._connector.timeout)[0]
 
     def _exchange(self, packed: bytes, commands: Sequence[tuple[Any, ...]], timeout: float) -> list[Any]:
         """Send the commands, read their replies; a script that the server lacks is sent along."""
@@ -133,7 +133,7 @@ class RedisStore(RedisStoreBase):
             while True:
                 command = ("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
                 try:
-                    reply = self._ask(command)
+                    reply = self._ask(pack(command), command)
                 except StoreUnavailable:
                     raise
                 except UNREACHABLE as error:

@@ -31,7 +31,6 @@ class Board:
 
     def __init__(self, db: sqlite3.Connection, now: int, client: str, realm: str) -> None:
         self._db, self._now, self._client, self._realm = db, now, client, realm
-        self._followers = db.execute("SELECT client, realm FROM followers WHERE until > ?", (now,)).fetchall()
         self.wakes: dict[Wake, None] = {}
 
     # ------------------------------------------------------------------ events
@@ -47,12 +46,15 @@ class Board:
         return int(found[0]) if found else 0
 
     def tell(self, event: str, scope: str, record: str | None = None, **more: Any) -> None:
-        if not self._followers:
+        followers = self._db.execute(
+            "SELECT client, realm FROM followers WHERE until > ?", (self._now,)
+        ).fetchall()
+        if not followers:
             return
         said = {"event": event, "scope": scope, "record": record, "at": datetime.now(UTC).timestamp(), **more}
         row = self._db.execute("INSERT INTO events (event) VALUES (?)", (json.dumps(said),)).lastrowid
         self._db.execute("DELETE FROM events WHERE id <= ?", ((row or 0) - KEPT,))
-        self.wakes.update((Wake(client, realm, "event"), None) for client, realm in self._followers)
+        self.wakes.update((Wake(client, realm, "event"), None) for client, realm in followers)
 
     # ------------------------------------------------------------------ statuses
 

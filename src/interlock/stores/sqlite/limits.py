@@ -6,6 +6,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import lru_cache
 
 from ... import machine
 from ..base import LOOK, Limit, Refund, Reset, Ruling
@@ -43,6 +44,7 @@ class Limits:
         return gone > 0
 
 
+@lru_cache(maxsize=1024)
 def _name(scope: str, algorithm: str, per: int) -> str:
     return f"{machine.boot_id()}\n{scope}\n{algorithm}" + ("" if algorithm == "once" else f"-{per}")
 
@@ -204,17 +206,23 @@ class _FixedWindow(_Kind):
             (self.name, number, cost, self._starts(number + 1)),
         )
 
-    def _latest(self) -> int:
-        """The last window that was booked; what is over is cleared away."""
-        self.db.execute("DELETE FROM windows WHERE name = ? AND number < ?", (self.name, self.window))
-        (latest,) = self.db.execute(
-            "SELECT max(number) FROM windows WHERE name = ? AND used > 0", (self.name,)
-        ).fetchone()
-        return max(self.window, latest or 0)
+    def _used(self) -> dict[int, int]:
+        """From this window on; what is over is cleared away with the first call in a window."""
+        found = self.db.execute(
+            "SELECT number, used FROM windows WHERE name = ? AND number >= ?", (self.name, self.window)
+        )
+        used: dict[int, int] = dict(found.fetchall())
+        if self.window not in used:
+            self.db.execute("DELETE FROM windows WHERE name = ? AND number < ?", (self.name, self.window))
+        return used
+
+    def _latest(self, used: dict[int, int]) -> int:
+        """The last window that was booked."""
+        return max((number for number, calls in used.items() if calls > 0), default=self.window)
 
     def ask(self) -> Ruling:
-        cost, limit, latest = self.op.cost, self.op.limit, self._latest()
-        used = self._used_in(self.window)
+        cost, limit, all_used = self.op.cost, self.op.limit, self._used()
+        used, latest = all_used.get(self.window, 0), max(self.window, self._latest(all_used))
         remaining = max(0, 0 if latest > self.window else limit - used)
         if latest == self.window and used + cost <= limit:
             if not self.looks_only:
@@ -242,7 +250,7 @@ class _FixedWindow(_Kind):
         if booked <= self.window or self._used_in(booked) < self.op.cost:
             return False
         self._count(booked, -self.op.cost)
-        latest = self._latest()
+        latest = max(self.window, self._latest(self._used()))
         self._vacate(slot, lambda at, cost: self._window_of(at) > latest)
         return True
 
@@ -255,7 +263,7 @@ class _SlidingWindow(_Kind):
 
     def ask(self) -> Ruling:
         cost, limit = self.op.cost, self.op.limit
-        self.db.execute("DELETE FROM passes WHERE name = ? AND at < ?", (self.name, self.now - self.per))
+        self._forget(self.now - self.per)
         total, last = self._last()
         inside = total - self._before(self.now - self.per, total)
         free_at = max(self.now, last + self.per)
@@ -281,8 +289,28 @@ class _SlidingWindow(_Kind):
             "INSERT INTO passes VALUES (?, ?, ?, ?, ?)",
             (self.name, total + cost, cost, slot, slot + self.per),
         )
-        inside = total + cost - self._before(slot - self.per, total)
+        inside += cost
+        if slot > self.now:
+            inside = total + cost - self._before(slot - self.per, total)
         return self._rule(True, inside, max(0, limit - inside), slot, slot + self.per)
+
+    def _forget(self, edge: int) -> None:
+        """What came before a moment; one is looked at more than is cleared away."""
+        first = self.db.execute(
+            "SELECT total, at FROM passes WHERE name = ? ORDER BY total LIMIT 100", (self.name,)
+        )
+        gone = None
+        for total, at in first:
+            if at >= edge:
+                break
+            gone = total
+        else:
+            if gone is not None:  # more of them than we have looked at
+                (gone,) = self.db.execute(
+                    "SELECT max(total) FROM passes WHERE name = ? AND at < ?", (self.name, edge)
+                ).fetchone()
+        if gone is not None:
+            self.db.execute("DELETE FROM passes WHERE name = ? AND total <= ?", (self.name, gone))
 
     def _last(self) -> tuple[int, int]:
         """How many were ever let through, as far as it matters, and when the last of them was."""

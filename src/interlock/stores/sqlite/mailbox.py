@@ -9,12 +9,13 @@ import contextlib
 import os
 import socket
 import sys
-import tempfile
 
 
 def _address(client: str) -> str:
     if sys.platform == "linux":
         return f"\0interlock-{client}"  # abstract: leaves no file behind
+    import tempfile  # noqa: PLC0415 - slow to import, and of no use on Linux
+
     return os.path.join(tempfile.gettempdir(), f"interlock-{client}")
 
 

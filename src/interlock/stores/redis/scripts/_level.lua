@@ -4,7 +4,7 @@ local unit = per / limit  -- µs that one takes to run out
 local level = 0
 local stands = call('GET', USED)
 if stands then
-  local was, at = string.match(stands, '^(%S+) (%S+)')
+  local was, at = struct.unpack('<dd', stands)
   level = max(0, was - max(0, now - at) / unit)
 end
 
@@ -13,5 +13,5 @@ local function full(level)
 end
 
 local function keep(level)
-  call('SET', USED, format('%.17g %.0f', level, now), 'PX', format('%.0f', ceil(level * unit / 1000) + 1))
+  call('SET', USED, struct.pack('<dd', level, now), 'PX', format('%.0f', ceil(level * unit / 1000) + 1))
 end

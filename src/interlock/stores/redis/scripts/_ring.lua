@@ -1,10 +1,10 @@
 -- USED is a ring: how many it has room for, how many were ever let through, the first of them that may
--- matter, the last moment; then a moment each. All are doubles.
+-- matter, the last moment, the moment of that first; then a moment each. All are doubles.
 
-local HEADER = 32
-local size, total, oldest, last = 0, 0, 0, 0
+local HEADER = 40
+local size, total, oldest, last, first = 0, 0, 0, 0, 0
 local head = call('GETRANGE', USED, 0, HEADER - 1)
-if #head == HEADER then size, total, oldest, last = struct.unpack('<dddd', head) end
+if #head == HEADER then size, total, oldest, last, first = struct.unpack('<ddddd', head) end
 if last < now - per then total, oldest = 0, 0 end  -- it can begin anew
 
 local function offset(index)
@@ -12,26 +12,34 @@ local function offset(index)
 end
 
 local function at(index)
-  return (struct.unpack('<d', call('GETRANGE', USED, offset(index), offset(index) + 7)))
+  local from = offset(index)
+  return (struct.unpack('<d', call('GETRANGE', USED, from, from + 7)))
 end
 
--- The first that came at this moment or later. Most often it is where it was, or near.
+-- The first that came at this moment or later, and its moment. Most often it is where it was, or next to it.
 local function first_after(edge)
-  local low, step = oldest, 1
-  if low == total or at(low) >= edge then return low end
-  while low + step < total and at(low + step) < edge do
+  if oldest == total or first >= edge then return oldest, first end
+  local low, step, high, came = oldest, 1, total, 0
+  while low + step < total do
+    local moment = at(low + step)
+    if moment >= edge then
+      high, came = low + step, moment
+      break
+    end
     low, step = low + step, step * 2
   end
-  local high = min(low + step, total)
   while high - low > 1 do
     local middle = floor((low + high) / 2)
-    if at(middle) < edge then low = middle else high = middle end
+    local moment = at(middle)
+    if moment < edge then low = middle else high, came = middle, moment end
   end
-  return high
+  return high, came
 end
 
+oldest, first = first_after(now - per)
+
 local function write_header()
-  call('SETRANGE', USED, 0, struct.pack('<dddd', size, total, oldest, last))
+  call('SETRANGE', USED, 0, struct.pack('<ddddd', size, total, oldest, last, first))
 end
 
 local function make_room(needed)
@@ -48,19 +56,20 @@ local function make_room(needed)
   size = max(size, 8)
   while size < needed do size = size * 2 end
   total, oldest = total - oldest, 0
-  call('SET', USED, string.rep('\0', HEADER) .. kept)
+  -- All of it at once: the server would take twice of what a string grows by.
+  call('SET', USED, string.rep('\0', HEADER) .. kept .. string.rep('\0', size * 8 - #kept))
 end
 
 local function append(slot)
-  oldest = first_after(now - per)
   if total + cost - oldest > size then make_room(total + cost - oldest) end
+  if total == oldest then first = slot end
   local left, moment_bytes = cost, struct.pack('<d', slot)
   while left > 0 do
     local run = min(left, size - total % size)
-    call('SETRANGE', USED, offset(total), string.rep(moment_bytes, run))
+    call('SETRANGE', USED, offset(total), run == 1 and moment_bytes or string.rep(moment_bytes, run))
     total, left = total + run, left - run
   end
   last = slot
   write_header()
-  expire(USED, slot + per)
+  call('PEXPIRE', USED, slot == now and ARGV[4] or format('%.0f', max(1, ceil((slot + per - now) / 1000))))
 end

@@ -1,15 +1,23 @@
 -- So many in each window, counted as n8n counts: USED with the window's number is an integer.
 
+--#include _ask
+
+local window = floor(floor(now / 1000) / (per / 1000))
+local counter = USED .. format('%.0f', window)
+local found = call('MGET', counter, AHEAD)
+local used, latest = tonumber(found[1]) or 0, max(window, tonumber(found[2]) or 0)  -- the last that was booked
+if latest == window and used + cost <= limit and not looks_only then
+  used = call('INCRBY', counter, ARGV[5])
+  local ends = (window + 1) * per
+  call('PEXPIRE', counter, format('%.0f', max(1, ceil((ends - now) / 1000))))  -- an n8n may have died before its own
+  return { 1, used, limit - used, 0, ends, now }
+end
+
 --#include _limit
 --#include _windows
 
-local latest = max(window, tonumber(call('GET', AHEAD)) or 0)  -- the last that was booked
-local used = used_in(window)
 local remaining = max(0, latest > window and 0 or limit - used)
-if latest == window and used + cost <= limit then
-  if looks_only then return allow(used, remaining, now, starts(window + 1)) end
-  return allow(count(window), remaining - cost, now, starts(window + 1))
-end
+if latest == window and used + cost <= limit then return allow(used, remaining, now, starts(window + 1)) end
 
 local vacancy = patience > 0 and take_vacancy(now + patience)
 if vacancy then

@@ -1,8 +1,17 @@
 -- A bucket of `burst` that empties evenly, `limit` every `per`.
--- USED is '<level> <when>'; what is booked ahead stands above the brim.
+-- USED is the level and when it was so, both doubles; what is booked ahead stands above the brim.
+
+--#include _ask
+--#include _level
+
+if (level + cost - burst) * unit <= 0.01 and not looks_only then
+  level = level + cost
+  keep(level)
+  local remaining = max(0, floor(burst - level + 0.000001))
+  return { 1, burst - remaining, remaining, 0, full(level), now }
+end
 
 --#include _limit
---#include _level
 
 local slot = now + max(0, ceil((level + cost - burst) * unit - 0.01))
 local remaining = max(0, floor(burst - level + 0.000001))

@@ -1,5 +1,6 @@
 -- Forget what was let through. ARGV as for a limit.
 
+--#include _ask
 --#include _limit
 --#include _windows
 

@@ -1,11 +1,18 @@
 -- Never more than the limit in any span of `per`, ends included: the moment of each that was let through
 -- is kept until it does not matter any more.
 
---#include _limit
+--#include _ask
 --#include _ring
 
+local inside = total - oldest
+if last <= now and inside + cost <= limit and not looks_only then
+  append(now)
+  return { 1, inside + cost, limit - inside - cost, 0, now + per, now }
+end
+
+--#include _limit
+
 local free_at = max(now, last + per)
-local inside = total - first_after(now - per)
 local remaining = max(0, last > now and 0 or limit - inside)
 local slot = now
 if last > now or inside + cost > limit then

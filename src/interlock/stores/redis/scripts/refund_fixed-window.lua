@@ -1,6 +1,7 @@
 -- Give back what was booked for a window to come.
 -- ARGV   8 the moment that was booked
 
+--#include _ask
 --#include _limit
 --#include _windows
 

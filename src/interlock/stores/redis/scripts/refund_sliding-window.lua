@@ -1,6 +1,7 @@
 -- Give back what was booked for a moment to come.
 -- ARGV   8 that moment
 
+--#include _ask
 --#include _limit
 --#include _ring
 
