@@ -255,16 +255,13 @@ def _asynchronous(bench: Bench, algorithm: Algorithm) -> list[Row]:
     with apart(bench.redis.pid):
         rates = asyncio.run(_take_turns(bench, algorithm))
     calm = _calm(rates)
+    typical = {name: median(mine[turn] for turn in calm) for name, mine in rates.items()}
+    faster = max(_equals(algorithm), key=typical.__getitem__)
     words = f"{algorithm}, {TASKS} tasks"
-    rows = [
-        Row(f"{words}: {name}", median(mine[turn] for turn in calm), "decisions/s")
-        for name, mine in rates.items()
-    ]
-    faster = max(_equals(algorithm), key=lambda name: median(rates[name]))
     times = [mine / theirs for mine, theirs in zip(rates[OURS], rates[faster], strict=True)]
     quiet, every = median(times[turn] for turn in calm), median(times)
     return [
-        *rows,
+        *(Row(f"{words}: {name}", rate, "decisions/s") for name, rate in typical.items()),
         Row(f"{words}: Interlock to {faster}", quiet, "times", None, at_least(quiet, 3, "times")),
         Row("  the same, all rounds", every, "times", None, at_least(every, 3, "times")),
     ]

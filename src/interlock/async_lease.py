@@ -31,8 +31,8 @@ class AsyncLease(BaseLease):
         if self._body is not None:
             self._cancelled = True
             self._body.cancel(f"lost the lease on {self.scope!r}")
-        if self._on_lost is not None:
-            self._on_lost(self)
+        if self.on_lost is not None:
+            self.on_lost(self)
 
     async def release(self) -> Released:
         """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
@@ -80,7 +80,7 @@ class AsyncLock(Block):
     _client: AsyncInterlock
 
     async def __aenter__(self) -> AsyncLease:
-        lease = await self._client._acquire(self._request(), self._on_lost)
+        lease = await self._client._acquire(self._request(), self.on_lost)
         self._leases.append((_task(), lease))
         return await lease.__aenter__()
 

@@ -32,7 +32,7 @@ class BaseLease(Held):
         asked, grant = won.request.first, won.grant
         self._client = client
         self._generation = client._generation
-        self._on_lost = on_lost
+        self.on_lost = on_lost
         self._released = False
         self._maybe_released = False  # an answer was lost
         self._fields = won.request.fields
@@ -72,7 +72,7 @@ class BaseLease(Held):
     @property
     def watched(self) -> bool:
         """Whether somebody has to keep an eye on it."""
-        return self.renews or self._on_lost is not None
+        return self.renews or self.on_lost is not None
 
     @property
     def inherited(self) -> bool:
@@ -171,13 +171,13 @@ class Lease(BaseLease):
     _client: Interlock
 
     def when_lost(self) -> None:
-        if self._on_lost is not None:  # in a thread of its own: it may take its time, or fail
+        if self.on_lost is not None:  # in a thread of its own: it may take its time, or fail
             name = f"interlock-lost-{self.scope}"
-            teller = threading.Thread(target=self._on_lost, args=(self,), name=name, daemon=True)
+            teller = threading.Thread(target=self.on_lost, args=(self,), name=name, daemon=True)
             try:
                 teller.start()
             except RuntimeError:  # there are no more threads to be had
-                self._on_lost(self)
+                self.on_lost(self)
 
     def release(self) -> Released:
         """Give the scope back. Twice is fine; `LeaseLost` if it was lost before."""
@@ -219,7 +219,7 @@ class Block:
         self._client = client
         self._scope = scope
         self._options = options
-        self._on_lost = on_lost
+        self.on_lost = on_lost
         self._generation = client._generation
         self._checked = [leases.request(scope, renews=True, **options)]
         self._leases: list[tuple[object, Any]] = []
@@ -249,7 +249,7 @@ class Lock(Block):
     _client: Interlock
 
     def __enter__(self) -> Lease:
-        lease = self._client._acquire(self._request(), self._on_lost)
+        lease = self._client._acquire(self._request(), self.on_lost)
         self._leases.append((threading.get_ident(), lease))
         return lease.__enter__()
 

@@ -224,6 +224,17 @@ class Seen(NamedTuple):
     look_in: int
 
 
+OK, WARNING, FAILED = "ok", "warning", "failed"
+
+
+class Finding(NamedTuple):
+    """One thing that `interlock doctor` has to say of a store."""
+
+    what: str
+    state: str  # OK, WARNING or FAILED
+    says: str
+
+
 class Busy(Exception):
     """The store is in use for a moment; try the operation again shortly."""
 

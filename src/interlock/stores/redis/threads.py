@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -13,7 +13,7 @@ import hiredis
 from ... import machine
 from ...errors import StoreUnavailable
 from ...pump import Pump
-from ..base import Operation, Scopes, Signal
+from ..base import Finding, Operation, Scopes, Signal
 from .commands import pack
 from .connect import UNREACHABLE, ErrorReply, Wire, is_error
 from .store import ATTEMPTS, RedisStoreBase
@@ -144,6 +144,16 @@ class RedisStore(RedisStoreBase):
                 if cursor == b"0":
                     break
         return list(found)
+
+    def findings(self) -> Iterator[Finding]:
+        """What a user should know of this server."""
+        from .findings import examine  # noqa: PLC0415 - for the doctor only
+
+        def ask(*command: str) -> Any:
+            reply = self._ask(pack(command), command)
+            return None if isinstance(reply, ErrorReply) else reply
+
+        return examine(ask)
 
     # ------------------------------------------------------------------ listening
 

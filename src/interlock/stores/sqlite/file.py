@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ... import machine
 from ...errors import StoreUnavailable
-from ..base import Busy
+from ..base import OK, WARNING, Busy, Finding
 from .limits import Limits
 
 VERSION = 2
+SCARCE = 50 * 2**20  # bytes
 _SCHEMA = Path(__file__).with_name("schema.sql")
 
 R = TypeVar("R")
@@ -142,6 +144,15 @@ class File:
             if sign in text:
                 return StoreUnavailable(f"{self._file} {meaning} ({text}).")
         return StoreUnavailable(f"{self._file} failed: {text}.")
+
+    def findings(self) -> Iterator[Finding]:
+        size = sum(
+            part.stat().st_size for part in self._file.parent.glob(f"{self._file.name}*") if part.is_file()
+        )
+        yield Finding("file", OK, f"{self._file}, {size // 1024} kB, SQLite {sqlite3.sqlite_version}")
+        free = shutil.disk_usage(self._file.parent).free
+        if free < SCARCE:
+            yield Finding("disk", WARNING, f"only {free // 2**20} MB are free")
 
     def close(self) -> None:
         if self._db is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import StoreUnavailable
 from ...pump import Pump
-from ..base import Busy, Operation, Signal
+from ..base import Busy, Finding, Operation, Signal
 from .local import LocalStore
 from .mailbox import ring
 
@@ -29,6 +29,10 @@ class SqliteStore(LocalStore):
             except (Busy, StoreUnavailable) as error:
                 answers.append(error)
         return answers
+
+    def findings(self) -> Iterator[Finding]:
+        """What a user should know of this file."""
+        return self._engine.file.findings()
 
     def listen(self, events: bool = False) -> None:
         with self._lock:

@@ -1,0 +1,193 @@
+"""A command in a process group of its own: started, stopped, continued and ended as if it stood alone."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+_PR_SET_PDEATHSIG = 1
+
+
+class Pipe(NamedTuple):
+    """What becomes the command's stdout or stderr."""
+
+    end: int
+    becomes: int
+
+
+class Process:
+    """Runs once. `run` answers its exit code as a shell would, 128 + n when a signal ended it."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+        self._command, self._environment = command, environment
+        self._terminal = _terminal()
+        self._pid = 0
+        self._ended = False
+        self._lock = threading.Lock()
+        self._started = threading.Event()
+
+    def run(self, pipe: Pipe | None = None) -> int:
+        before = self._take_signals()
+        try:
+            try:
+                code = self._start(pipe)
+            finally:
+                self._started.set()
+            return self._wait() if code is None else code
+        finally:
+            self._take_terminal_back()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # ------------------------------------------------------------------ starting
+
+    def _start(self, pipe: Pipe | None) -> int | None:
+        """None when it runs, else the exit code that says why it does not."""
+        reader, writer = os.pipe()
+        parent = os.getpid()
+        prctl = _prctl()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                self._become(pipe, parent, prctl)
+            except OSError as error:
+                os.write(writer, str(error.errno).encode())
+            finally:
+                os._exit(NOT_FOUND)
+        os.close(writer)
+        with contextlib.suppress(OSError):  # it may have done so itself, and even be gone
+            os.setpgid(self._pid, self._pid)
+        with open(reader, "rb") as report:
+            said = report.read()
+        if not said:
+            return None
+        os.waitpid(self._pid, 0)
+        self._ended = True
+        number = int(said)
+        print(f"interlock: {self._command[0]}: {os.strerror(number)}", file=sys.stderr)
+        return NOT_FOUND if number == errno.ENOENT else NOT_EXECUTABLE
+
+    def _become(self, pipe: Pipe | None, parent: int, prctl: Callable[..., int] | None) -> None:
+        """In the child: the command."""
+        os.setpgid(0, 0)
+        if self._terminal is not None:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            os.tcsetpgrp(self._terminal, os.getpid())
+        for number in (*_numbers(FORWARDED), signal.SIGCONT, signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ):
+            if signal.getsignal(number) is not signal.SIG_IGN or number not in _numbers(FORWARDED):
+                signal.signal(number, signal.SIG_DFL)
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(128 + signal.SIGKILL)
+        if pipe is not None:
+            os.dup2(pipe.end, pipe.becomes)
+        os.execvpe(self._command[0], list(self._command), self._environment)
+
+    # ------------------------------------------------------------------ while it runs
+
+    def _take_signals(self) -> dict[int, Any]:
+        before: dict[int, Any] = {}
+        for number in _numbers(FORWARDED):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup: the command ignores it too
+                before[number] = signal.signal(number, self._forward)
+        before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._continued)
+        before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        return before
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        self.send(number)
+
+    def _continued(self, number: int, frame: FrameType | None) -> None:
+        """By `fg` or `bg` in the shell."""
+        self._give_terminal()
+        self.send(number)
+
+    def send(self, number: int) -> None:
+        """To the command and all that it has started."""
+        with self._lock:
+            if self._pid and not self._ended:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._pid, number)
+
+    def end(self, grace: float) -> None:
+        """Ask it to end, and after a while see that it does."""
+        self._started.wait()
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)  # if it is stopped it could not
+        until = time.monotonic() + grace
+        while time.monotonic() < until and not self._ended:
+            time.sleep(0.02)
+        self.send(signal.SIGKILL)
+
+    def _wait(self) -> int:
+        while True:
+            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            if found is None:
+                continue
+            if found.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED):
+                os.waitid(os.P_PID, self._pid, os.WSTOPPED)
+                self._stop_too(found.si_status)
+                continue
+            with self._lock:  # from here on its pid may be somebody else's
+                self._ended = True
+                _, status = os.waitpid(self._pid, 0)
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+    # ------------------------------------------------------------------ the terminal
+
+    def _stop_too(self, number: int) -> None:
+        """So that the shell says it is stopped, and gets its terminal back."""
+        if self._terminal is None and number == signal.SIGSTOP:
+            return  # somebody has stopped the command alone, and will continue it
+        self._take_terminal_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _give_terminal(self) -> None:
+        terminal = _terminal()
+        if terminal is not None and self._pid:
+            self._terminal = terminal
+            with contextlib.suppress(OSError):
+                os.tcsetpgrp(terminal, self._pid)
+
+    def _take_terminal_back(self) -> None:
+        if self._terminal is not None and self._pid:
+            with contextlib.suppress(OSError):
+                if os.tcgetpgrp(self._terminal) == self._pid:
+                    os.tcsetpgrp(self._terminal, os.getpgrp())
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    return [int(getattr(signal, name)) for name in names]
+
+
+def _terminal() -> int | None:
+    """A descriptor of the terminal, if we are in its foreground."""
+    for descriptor in (0, 2, 1):
+        try:
+            if os.tcgetpgrp(descriptor) == os.getpgrp():
+                return descriptor
+        except OSError:
+            continue
+    return None
+
+
+def _prctl() -> Callable[..., int] | None:
+    if sys.platform != "linux":
+        return None
+    function: Callable[..., int] = ctypes.CDLL(None).prctl
+    return function
