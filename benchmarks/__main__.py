@@ -17,7 +17,16 @@ from tests.servers import RedisServer
 
 from .bench import Bench
 
-NAMES = ("uncontended", "asynchronous", "handover", "waking", "queue_depth", "local_file", "limits")
+NAMES = (
+    "uncontended",
+    "asynchronous",
+    "handover",
+    "waking",
+    "queue_depth",
+    "local_file",
+    "limits",
+    "startup",
+)
 
 
 def _environment(server: RedisServer) -> dict[str, str]:

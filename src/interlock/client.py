@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import random
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -22,10 +20,14 @@ BUSY_LIMIT = 10.0  # seconds that a local file may stay locked by somebody else
 
 def _pause(attempt: int) -> float:
     """Between two attempts on a store that is in use for a moment."""
+    import random  # noqa: PLC0415 - slow to import, and seldom needed
+
     return random.uniform(0.0001, min(0.005, 0.0005 * 2 ** min(attempt, 4)))
 
 
 def refuse_generator(function: Callable[..., Any], instead: str) -> None:
+    import inspect  # noqa: PLC0415 - slow to import, and for decorators only
+
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
             f"{function.__name__} is a generator, which runs after the call: use {instead}() inside it."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,7 @@ def now() -> float:
 
 @cache
 def host() -> str:
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 @cache

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from .errors import LimitExceeded
+from .record import Record
 
 _IDENTITY = (
     "lock_id",
@@ -22,8 +22,7 @@ _IDENTITY = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Record):
     """One hold on a scope. A hold taken by something else than Interlock may lack any field."""
 
     lock_id: str | None = None
@@ -78,8 +77,7 @@ def holder_from_json(record: str | bytes | None, expires_in: float | None = None
     return Holder(**known, permits=permits if isinstance(permits, int) else 1, expires_in=expires_in)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiter:
+class Waiter(Record):
     """One place in a scope's queue."""
 
     lock_id: str
@@ -106,8 +104,7 @@ def waiter_from_json(record: str | bytes) -> Waiter:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeInfo:
+class ScopeInfo(Record):
     """What `show` knows of a scope. `waiters` lists the first thousand of `waiting`."""
 
     scope: str
@@ -118,8 +115,7 @@ class ScopeInfo:
     waiters: tuple[Waiter, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class Released(Record):
     """`idempotent` is true when there was nothing left to release."""
 
     released: bool
@@ -128,16 +124,14 @@ class Released:
     lock_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
+class Renewed(Record):
     renewed: bool
     scope: str
     lock_id: str
     ttl: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
+class Broken(Record):
     """`broken` is false when nobody held the scope; `holders` are those who lost it."""
 
     broken: bool
@@ -145,8 +139,7 @@ class Broken:
     holders: tuple[Holder, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Record):
     """What a rate limit says to one call. True if the call is let through.
 
     As a `with` block, or by `check()`, a call that is not let through raises `LimitExceeded`.
@@ -181,8 +174,7 @@ class Decision:
         """A call that was let through is not taken back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Record):
     """What stands under a status key. `output` is None when nothing does."""
 
     key: str
@@ -220,16 +212,14 @@ def status_from_json(key: str, output: str | None, details: str | bytes | None, 
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusChanged:
+class StatusChanged(Record):
     """What `set` and `unset` answer."""
 
     ok: bool
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanedUp:
+class CleanedUp(Record):
     """`scopes` are those that the execution held or waited for, and does no more."""
 
     cleaned: bool
@@ -239,8 +229,7 @@ class CleanedUp:
     """Why nothing could be done, where that is so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Record):
     """One thing that happened in a store."""
 
     event: str

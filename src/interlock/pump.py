@@ -6,8 +6,8 @@ wanted, another takes over.
 
 from __future__ import annotations
 
-import contextlib
-import socket
+import io
+import os
 import threading
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ class Pump:
         self._read = read
         self._waiting: dict[int, threading.Condition] = {}
         self._reader: int | None = None
-        self._bell: tuple[socket.socket, socket.socket] | None = None
+        self._bell: tuple[io.FileIO, io.FileIO] | None = None  # a pipe; whoever reads watches its end too
 
     def wait(self, waiter: object, ready: Callable[[], bool], time_left: Callable[[], float]) -> bool:
         """Until the waiter is ready or its time is up; answers whether it is ready."""
@@ -47,8 +47,10 @@ class Pump:
 
     def _read_for_all(self, key: int, timeout: float) -> None:
         if self._bell is None:
-            self._bell = socket.socketpair()
-            self._bell[0].setblocking(False)
+            ends = os.pipe()
+            for end in ends:
+                os.set_blocking(end, False)
+            self._bell = io.FileIO(ends[0], "r"), io.FileIO(ends[1], "w")
         self._reader = key
         self.lock.release()
         try:
@@ -56,8 +58,7 @@ class Pump:
         finally:
             self.lock.acquire()
             self._reader = None
-        with contextlib.suppress(BlockingIOError):
-            self._bell[0].recv(4096)
+        self._bell[0].read(4096)
         for waiter in concerned:
             self.poke(waiter)
 
@@ -79,8 +80,7 @@ class Pump:
         """Make whoever reads begin anew."""
         with self.lock:
             if self._reader is not None and self._bell is not None:
-                with contextlib.suppress(BlockingIOError):
-                    self._bell[1].send(b"!", socket.MSG_DONTWAIT)
+                self._bell[1].write(b"!")
 
     def close(self) -> None:
         with self.lock:

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 
 from . import machine
 from .audience import Seat
 from .client import CLOSING_LIMIT, Client, refuse_generator
 from .errors import ClientClosed, InterlockError
-from .following import Following
 from .lease import Lease, Lock
-from .limits import Limits
 from .model import Broken, CleanedUp, Event, Released, Renewed, ScopeInfo
-from .protocol import cleanup, leases, limits, notices
+from .protocol import leases
 from .protocol.effects import Await, Call, Effect, Enter, Leave, Listen, Rise, Sit, Sleep, Wake
 from .protocol.leases import AcquireOptions, Request, Won
-from .protocol.limits import LimitOptions
-from .protocol.notices import Follower
 from .pump import Pump
 from .room import Place
-from .status import Statuses
 from .stores.base import Busy, Signal
+
+if TYPE_CHECKING:
+    from .following import Following
+    from .limits import Limits
+    from .protocol.limits import LimitOptions
+    from .protocol.notices import Follower
+    from .status import Statuses
+
+# What not everybody uses is imported by those who do, so that a command starts quickly.
+# ruff: noqa: PLC0415
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -129,6 +133,8 @@ class Interlock(Client):
     @property
     def limit(self) -> Limits:
         """Rate limits: `il.limit("api", limit=100, per=60).allowed`."""
+        from .limits import Limits
+
         return Limits(self)
 
     def limited(
@@ -144,6 +150,8 @@ class Interlock(Client):
 
         Takes what `limit` takes. The scope may be a function of the call's arguments.
         """
+        from .protocol import limits
+
         if isinstance(scope, str):
             limits.checked(scope, wait, limit=limit, per=per, **options)
 
@@ -163,11 +171,15 @@ class Interlock(Client):
 
     def once(self, key: str, per: float = 60) -> bool:
         """True for the first caller, false for all others until `per` seconds are over."""
+        from .protocol import limits
+
         return self._run(limits.once(key, per))
 
     @property
     def status(self) -> Statuses:
         """Progress for others to read: `il.status.set("import", "working", percent=40)`."""
+        from .status import Statuses
+
         return Statuses(self)
 
     def cleanup(self, execution_id: str, scopes: Iterable[str] | None = None) -> CleanedUp:
@@ -175,6 +187,8 @@ class Interlock(Client):
 
         `scopes`: look there too, for locks that n8n's own sub-workflows took for it.
         """
+        from .protocol import cleanup
+
         return self._run(cleanup.cleanup(execution_id, scopes))
 
     def events(self) -> Following[Follower, Event]:
@@ -182,7 +196,10 @@ class Interlock(Client):
 
         From the first step on, or from the beginning of a `with il.events() as events:` block.
         """
-        return Following(self, Follower(), notices.next_event, notices.follow)
+        from .following import Following
+        from .protocol import notices
+
+        return Following(self, notices.Follower(), notices.next_event, notices.follow)
 
     def close(self) -> None:
         """Drop all connections. Leases that are still held end with their ttl; whoever waits is told."""
@@ -342,6 +359,8 @@ class Interlock(Client):
 
 
 def refuse_coroutine(function: Callable[..., Any], decorator: str) -> None:
+    import inspect
+
     if inspect.iscoroutinefunction(function):
         raise TypeError(f"{function.__name__} is async: decorate it with AsyncInterlock.{decorator}.")
 

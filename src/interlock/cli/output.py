@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..lease import Lease
+from ..record import Record
 
 LEASE = (
     "acquired",
@@ -34,8 +34,8 @@ def plain(answer: Any) -> Any:
     """The contract's fields."""
     if isinstance(answer, Lease):
         return {name: getattr(answer, name) for name in LEASE}
-    if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
-        return dataclasses.asdict(answer)
+    if isinstance(answer, Record):
+        return answer.as_dict()
     if isinstance(answer, (list, tuple)):
         return [plain(one) for one in answer]
     return answer

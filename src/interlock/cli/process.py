@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -56,13 +55,12 @@ class Process:
         """None when it runs, else the exit code that says why it does not."""
         reader, writer = os.pipe()
         parent = os.getpid()
-        prctl = _prctl()
         sys.stdout.flush()
         sys.stderr.flush()
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                self._become(pipe, parent, prctl)
+                self._become(pipe, parent)
             except OSError as error:
                 os.write(writer, str(error.errno).encode())
             finally:
@@ -80,7 +78,7 @@ class Process:
         print(f"interlock: {self._command[0]}: {os.strerror(number)}", file=sys.stderr)
         return NOT_FOUND if number == errno.ENOENT else NOT_EXECUTABLE
 
-    def _become(self, pipe: Pipe | None, parent: int, prctl: Callable[..., int] | None) -> None:
+    def _become(self, pipe: Pipe | None, parent: int) -> None:
         """In the child: the command."""
         os.setpgid(0, 0)
         if self._terminal is not None:
@@ -89,8 +87,10 @@ class Process:
         for number in (*_numbers(FORWARDED), signal.SIGCONT, signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ):
             if signal.getsignal(number) is not signal.SIG_IGN or number not in _numbers(FORWARDED):
                 signal.signal(number, signal.SIG_DFL)
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if sys.platform == "linux":
+            import ctypes  # noqa: PLC0415 - slow to import, and here the parent need not wait for it
+
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(128 + signal.SIGKILL)
         if pipe is not None:
@@ -184,10 +184,3 @@ def _terminal() -> int | None:
         except OSError:
             continue
     return None
-
-
-def _prctl() -> Callable[..., int] | None:
-    if sys.platform != "linux":
-        return None
-    function: Callable[..., int] = ctypes.CDLL(None).prctl
-    return function

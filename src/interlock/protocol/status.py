@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 from .. import machine, validate
@@ -121,4 +120,4 @@ def next_status(watcher: Watcher) -> Generator[Effect, Any, Status]:
 
 def _differs(one: Status, other: Status) -> bool:
     """Time that runs out is no change."""
-    return replace(one, expires_in=None) != replace(other, expires_in=None)
+    return one.replace(expires_in=None) != other.replace(expires_in=None)

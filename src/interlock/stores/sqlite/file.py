@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -146,6 +145,8 @@ class File:
         return StoreUnavailable(f"{self._file} failed: {text}.")
 
     def findings(self) -> Iterator[Finding]:
+        import shutil  # noqa: PLC0415 - for the doctor only
+
         size = sum(
             part.stat().st_size for part in self._file.parent.glob(f"{self._file.name}*") if part.is_file()
         )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ..base import Acquire, Busy, Operation, Queued, Release, Show, Signal
 from .board import Wake
 from .engine import Engine
-from .mailbox import Mailbox, ring
 
 MAILBOX_SIZE = 10  # messages; Linux's default, and what is beyond it is dropped
 
 if TYPE_CHECKING:
     from .. import _SqliteConfig
+    from .mailbox import Mailbox
 
 
 class LocalStore:
@@ -40,6 +40,10 @@ class LocalStore:
         return answer
 
     def _ring(self, wakes: list[Wake], operation: Operation) -> None:
+        if not wakes:
+            return
+        from .mailbox import ring  # noqa: PLC0415
+
         for wake in wakes:
             nobody = not ring(wake.client, wake.text)
             if nobody and wake.text == "claim" and wake.realm == self._engine.realm:
@@ -51,6 +55,8 @@ class LocalStore:
 
     def _open_mailbox(self) -> Mailbox:
         if self._mailbox is None:
+            from .mailbox import Mailbox  # noqa: PLC0415 - slow to import, and nobody has to wait at first
+
             self._mailbox = Mailbox(self._engine.client)
         return self._mailbox
 

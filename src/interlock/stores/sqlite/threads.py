@@ -10,7 +10,6 @@ from ...errors import StoreUnavailable
 from ...pump import Pump
 from ..base import Busy, Finding, Operation, Signal
 from .local import LocalStore
-from .mailbox import ring
 
 
 class SqliteStore(LocalStore):
@@ -63,6 +62,8 @@ class SqliteStore(LocalStore):
 
     def _watch_pid(self, scope: str, pidfd: int) -> None:
         if self._mailbox is not None:
+            from .mailbox import ring  # noqa: PLC0415
+
             ring(self._engine.client, "")  # whoever polls now does not know of it yet
 
     def close(self) -> None:
