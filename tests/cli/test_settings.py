@@ -16,7 +16,8 @@ def files(tmp_path, environment):
     (tmp_path / "config" / "interlock").mkdir(parents=True)
     below = tmp_path / "project" / "deep" / "down"
     below.mkdir(parents=True)
-    return tmp_path / "project" / "interlock.toml", tmp_path / "config" / "interlock" / "interlock.toml", below
+    folders = (tmp_path / "project", tmp_path / "config" / "interlock")
+    return (*(folder / "interlock.toml" for folder in folders), below)
 
 
 def found(interlock, name, below, *words):

@@ -1,4 +1,4 @@
-"""`interlock run` on a real terminal, under a real shell: the command is in the foreground, job control works."""
+"""`interlock run` on a real terminal, under a real shell with job control."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Shell:
     def __init__(self, environment, columns=100):
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
-            os.environ.update(environment, PS1="$ ", PATH=f"{os.path.dirname(INTERLOCK)}:{os.environ['PATH']}")
+            path = f"{os.path.dirname(INTERLOCK)}:{os.environ['PATH']}"
+            os.environ.update(environment, PS1="$ ", PATH=path)
             os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
         self._seen = ""
         self.type(f"stty cols {columns} rows 24 -echo; unset HISTFILE; echo rea''dy\n")
