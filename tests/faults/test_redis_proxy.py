@@ -334,3 +334,14 @@ class TestCancelledTasks:
                 assert not direct.show("s").held
 
         asyncio.run(main())
+
+
+def test_a_server_that_goes_on_answering_is_not_given_up_however_much_it_has_to_do(proxy):
+    async def main():
+        async with AsyncInterlock(proxy.url + "?timeout=0.6") as il:
+            await il.once("warm")
+            proxy.delay = 0.05  # for each command, one after the other
+            answers = await asyncio.gather(*(il.once(f"k-{number}") for number in range(30)))
+            assert answers == [True] * 30
+
+    asyncio.run(main())

@@ -116,6 +116,18 @@ class Reset(NamedTuple):
     per: int
 
 
+class LimitsInUse(NamedTuple):
+    """(scope, algorithm, which) of every limit of which something may be used."""
+
+
+class Used(NamedTuple):
+    """How much of one of them is; None if nothing."""
+
+    scope: str
+    algorithm: str
+    which: int  # what LimitsInUse answered: `per`, or in Redis the number of a fixed window
+
+
 class SetStatus(NamedTuple):
     """Write a status that nobody's lease stands behind."""
 
@@ -161,6 +173,8 @@ Operation = (
     | Limit
     | Refund
     | Reset
+    | LimitsInUse
+    | Used
     | SetStatus
     | Report
     | GetStatus

@@ -11,7 +11,7 @@ from typing import Any
 
 import hiredis
 
-from ...model import Holder, ScopeInfo, holder_from_json, status_from_json, waiter_from_json
+from ...model import Holder, LimitInUse, ScopeInfo, holder_from_json, status_from_json, waiter_from_json
 from ...protocol.leases import opening
 from ..base import (
     FAR,
@@ -26,6 +26,7 @@ from ..base import (
     Gone,
     Granted,
     Limit,
+    LimitsInUse,
     Operation,
     Owned,
     Queued,
@@ -36,12 +37,14 @@ from ..base import (
     Report,
     Reset,
     Ruling,
+    Scopes,
     Seen,
     SetStatus,
     Show,
     Signal,
     Taken,
     UnsetStatus,
+    Used,
 )
 from .layout import LOCK, STATUS, Layout
 
@@ -158,6 +161,10 @@ class Commands:
     def _reset(self, op: Reset) -> tuple[Any, ...]:
         return self._limit(Limit(op.scope, op.algorithm, 1, op.per, 1, 1, LOOK), "limit_reset")
 
+    def _used(self, op: Used) -> tuple[Any, ...]:
+        of = Limit(op.scope, op.algorithm, 1, op.which, 1, 1, LOOK)
+        return self._limit(of, f"used_{op.algorithm}", str(op.which))
+
     def _set_status(self, op: SetStatus) -> tuple[Any, ...]:
         value, details = op.words
         return self._evalsha("status_set", op.key, value, details[:-1], str(op.timeout))
@@ -174,6 +181,12 @@ class Commands:
 
     def _follow(self, op: Follow) -> tuple[Any, ...]:
         return ("SET", self.layout.followed, "1", "PX", str(FOLLOWED_FOR))
+
+    def listing(self, op: Scopes | LimitsInUse) -> tuple[tuple[str, ...], Callable[[str], Any]]:
+        """For a SCAN: the patterns, and what a key that matches names, if anything."""
+        if isinstance(op, Scopes):
+            return self.layout.scan_patterns(), self.layout.scope_of
+        return self.layout.limit_patterns(), self.layout.limit_of
 
     def with_text(self, command: tuple[Any, ...]) -> tuple[Any, ...]:
         """The same call for a server that has not seen the script yet."""
@@ -219,6 +232,7 @@ _ENCODERS: dict[type, Callable[[Commands, Any], tuple[Any, ...]]] = {
     Limit: Commands._limit,
     Refund: Commands._refund,
     Reset: Commands._reset,
+    Used: Commands._used,
     SetStatus: Commands._set_status,
     Report: Commands._report,
     GetStatus: Commands._get_status,
@@ -268,6 +282,13 @@ def _read_ruling(op: Limit, reply: Any) -> Ruling:
     return Ruling(allowed == 1, used, remaining, delay / 1e6, reset_at / 1e6, slot)
 
 
+def _read_used(op: Used, reply: Any) -> LimitInUse | None:
+    used, per, ends = reply
+    if used <= 0:
+        return None
+    return LimitInUse(scope=op.scope, algorithm=op.algorithm, per=per / 1000, used=used, reset_at=ends / 1e6)
+
+
 def _read_written(op: SetStatus | UnsetStatus, reply: Any) -> Done | Gone:
     return Done() if reply[0] == 1 else Gone(holder_from_json(reply[1]))
 
@@ -301,6 +322,7 @@ _DECODERS: dict[type, Callable[[Any, Any], Any]] = {
     Limit: _read_ruling,
     Refund: lambda op, reply: reply == 1,
     Reset: lambda op, reply: reply == 1,
+    Used: _read_used,
     SetStatus: _read_written,
     Report: _read_done,
     GetStatus: _read_status,

@@ -6,6 +6,7 @@ that all keys of a scope lie in one slot. A prefix goes before everything.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from ...errors import InvalidInput
@@ -15,6 +16,8 @@ LIMIT = "n8n-ratelimit-"
 STATUS = "process_status_"
 OWN = "interlock:"
 _FAMILIES = (LOCK, LIMIT, STATUS, OWN)
+_WINDOW = re.compile(r"(.+)-(\d{1,15})", re.DOTALL)
+_USED = re.compile(r"(.+):(sliding-window|gcra)-(\d{1,15})", re.DOTALL)
 
 
 class Layout:
@@ -97,8 +100,16 @@ class Layout:
 
     def scan_patterns(self) -> tuple[str, ...]:
         """Glob patterns that match a key of every scope that is held or waited for."""
-        escaped = "".join(f"\\{c}" if c in "*?[]\\^-" else c for c in self.prefix)
+        escaped = self._escaped_prefix()
         return (f"{escaped}{LOCK}*", f"{escaped}{OWN}*:queue", f"{escaped}{OWN}*:permits")
+
+    def limit_patterns(self) -> tuple[str, ...]:
+        """Likewise for every limit of which something is used."""
+        escaped = self._escaped_prefix()
+        return (f"{escaped}{LIMIT}*", f"{escaped}{OWN}*:sliding-window-*", f"{escaped}{OWN}*:gcra-*")
+
+    def _escaped_prefix(self) -> str:
+        return "".join(f"\\{c}" if c in "*?[]\\^-" else c for c in self.prefix)
 
     def scope_of(self, key: str) -> str | None:
         """The scope of a counter, a sidecar, a queue or a permits key."""
@@ -109,8 +120,23 @@ class Layout:
             scope = name.removeprefix(OWN).rpartition(":")[0]
         else:
             return None
-        if self.hash_tags:
-            if not (scope.startswith("{") and scope.endswith("}")):
-                return None
-            scope = scope[1:-1]
-        return scope
+        return self._untagged(scope)
+
+    def limit_of(self, key: str) -> tuple[str, str, int] | None:
+        """Scope and algorithm of a key of `limit_patterns`, and its `per` or the number of its window."""
+        name = key.removeprefix(self.prefix)
+        if name.startswith(LIMIT):
+            found = _WINDOW.fullmatch(name.removeprefix(LIMIT))
+            parts = found and (found[1], "fixed-window", found[2])
+        else:
+            found = _USED.fullmatch(name.removeprefix(OWN))
+            parts = found and (found[1], found[2], found[3])
+        if not parts:
+            return None
+        scope = self._untagged(parts[0])
+        return None if scope is None else (scope, parts[1], int(parts[2]))
+
+    def _untagged(self, scope: str) -> str | None:
+        if not self.hash_tags:
+            return scope
+        return scope[1:-1] if scope.startswith("{") and scope.endswith("}") else None

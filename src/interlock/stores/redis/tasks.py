@@ -15,7 +15,7 @@ import hiredis
 
 from ... import machine
 from ...errors import StoreUnavailable
-from ..base import Operation, Scopes, Signal
+from ..base import LimitsInUse, Operation, Scopes, Signal
 from .commands import pack
 from .connect import UNREACHABLE, ErrorReply, is_error, new_reader
 from .store import ATTEMPTS, RedisStoreBase
@@ -38,6 +38,7 @@ class _Line(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []
         self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._heard = 0.0  # when something came last
         self._watchdog: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self.broken: BaseException | None = None
@@ -63,6 +64,7 @@ class _Line(asyncio.Protocol):
         self._unsent.clear()
 
     def data_received(self, data: bytes) -> None:
+        self._heard = machine.now()
         try:
             self._reader.feed(data)
             while (message := self._reader.gets()) is not False:
@@ -81,7 +83,8 @@ class _Line(asyncio.Protocol):
     def _watch(self) -> None:
         self._watchdog = None
         if self._pending:
-            left = self._pending[0][1] + self._timeout - machine.now()
+            # Thousands may wait for their replies: the server is silent only if none comes at all.
+            left = max(self._pending[0][1], self._heard) + self._timeout - machine.now()
             if left <= 0:
                 self.fail(TimeoutError(f"no reply for {self._timeout:g} s"))
             else:
@@ -121,8 +124,8 @@ class AsyncRedisStore(RedisStoreBase):
     # ------------------------------------------------------------------ operations
 
     async def call(self, operation: Operation, tracked: bool = False) -> Any:
-        if isinstance(operation, Scopes):
-            return await self._scopes()
+        if isinstance(operation, (Scopes, LimitsInUse)):
+            return await self._listed(operation)
         packed, command = self._commands.packed(operation)
         if tracked and self._tracks and self._listener is not None:
             try:
@@ -180,10 +183,10 @@ class AsyncRedisStore(RedisStoreBase):
             task.add_done_callback(done)
         await asyncio.shield(task)
 
-    async def _scopes(self) -> list[str]:
-        layout = self._commands.layout
-        found: set[str] = set()
-        for pattern in layout.scan_patterns():
+    async def _listed(self, operation: Scopes | LimitsInUse) -> list[Any]:
+        patterns, named = self._commands.listing(operation)
+        found: set[Any] = set()
+        for pattern in patterns:
             cursor = b"0"
             while True:
                 line = await self._open_line()
@@ -193,7 +196,7 @@ class AsyncRedisStore(RedisStoreBase):
                     raise self._lost(error) from error
                 self._refuse_error(reply)
                 cursor, keys = reply
-                found.update(filter(None, (layout.scope_of(key.decode(errors="replace")) for key in keys)))
+                found.update(filter(None, (named(key.decode(errors="replace")) for key in keys)))
                 if cursor == b"0":
                     break
         return list(found)

@@ -13,7 +13,7 @@ import hiredis
 from ... import machine
 from ...errors import StoreUnavailable
 from ...pump import Pump
-from ..base import Finding, Operation, Scopes, Signal
+from ..base import Finding, LimitsInUse, Operation, Scopes, Signal
 from .commands import pack
 from .connect import UNREACHABLE, ErrorReply, Wire, is_error
 from .store import ATTEMPTS, RedisStoreBase
@@ -47,8 +47,8 @@ class RedisStore(RedisStoreBase):
     # ------------------------------------------------------------------ operations
 
     def call(self, operation: Operation) -> Any:
-        if isinstance(operation, Scopes):
-            return self._scopes()
+        if isinstance(operation, (Scopes, LimitsInUse)):
+            return self._listed(operation)
         packed, command = self._commands.packed(operation)
         sent = False
         for attempt in range(ATTEMPTS):
@@ -125,10 +125,10 @@ class RedisStore(RedisStoreBase):
         self._idle.append(wire)
         return replies
 
-    def _scopes(self) -> list[str]:
-        layout = self._commands.layout
-        found: set[str] = set()
-        for pattern in layout.scan_patterns():
+    def _listed(self, operation: Scopes | LimitsInUse) -> list[Any]:
+        patterns, named = self._commands.listing(operation)
+        found: set[Any] = set()
+        for pattern in patterns:
             cursor = b"0"
             while True:
                 command = ("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
@@ -140,7 +140,7 @@ class RedisStore(RedisStoreBase):
                     raise self._lost(error) from error
                 self._refuse_error(reply)
                 cursor, keys = reply
-                found.update(filter(None, (layout.scope_of(key.decode(errors="replace")) for key in keys)))
+                found.update(filter(None, (named(key.decode(errors="replace")) for key in keys)))
                 if cursor == b"0":
                     break
         return list(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import machine
-from ...model import Holder, ScopeInfo, holder_from_json, waiter_from_json
+from ...model import Holder, LimitInUse, ScopeInfo, holder_from_json, waiter_from_json
 from ..base import (
     FAR,
     LOOK,
@@ -23,6 +23,7 @@ from ..base import (
     Gone,
     Granted,
     Limit,
+    LimitsInUse,
     Operation,
     Owned,
     Queued,
@@ -40,6 +41,7 @@ from ..base import (
     Signal,
     Taken,
     UnsetStatus,
+    Used,
     new_client_id,
 )
 from .board import Board, Wake, iso_now
@@ -312,6 +314,12 @@ class Engine:
     def _reset(self, db: sqlite3.Connection, op: Reset) -> bool:
         return Limits(db).reset(op)
 
+    def _limits_in_use(self, db: sqlite3.Connection, op: LimitsInUse) -> list[tuple[str, str, int]]:
+        return Limits(db).in_use()
+
+    def _used(self, db: sqlite3.Connection, op: Used) -> LimitInUse | None:
+        return Limits(db).used(op)
+
     # ------------------------------------------------------------------ leases
 
     def _as_waiter(self, op: Acquire) -> _Waiter:
@@ -510,6 +518,8 @@ _ANSWERS: dict[type, Callable[[Engine, sqlite3.Connection, Any], Any]] = {
     Limit: Engine._limit,
     Refund: Engine._refund,
     Reset: Engine._reset,
+    LimitsInUse: Engine._limits_in_use,
+    Used: Engine._used,
     SetStatus: Engine._set_status,
     Report: Engine._report,
     GetStatus: Engine._get_status,

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ... import machine
-from ..base import LOOK, Limit, Refund, Reset, Ruling
+from ...model import LimitInUse
+from ..base import LOOK, Limit, Refund, Reset, Ruling, Used
 
 
 class Limits:
@@ -43,10 +44,34 @@ class Limits:
             gone += self._db.execute(f"DELETE FROM {table} WHERE name = ?", (name,)).rowcount
         return gone > 0
 
+    def in_use(self) -> list[tuple[str, str, int]]:
+        """Scope, algorithm and `per` of each."""
+        names = self._db.execute(
+            "SELECT name FROM levels UNION SELECT name FROM passes UNION SELECT name FROM windows"
+        )
+        return [found for (name,) in names if (found := _named(name)) is not None]
+
+    def used(self, op: Used) -> LimitInUse | None:
+        kind = _KINDS[op.algorithm](self._db, Limit(op.scope, op.algorithm, 1, op.which, 1, 1, LOOK))
+        used, ends = kind.used()
+        if used <= 0:
+            return None
+        reset_at = kind.today + (ends - kind.now) / 1e6
+        return LimitInUse(
+            scope=op.scope, algorithm=op.algorithm, per=op.which / 1000, used=used, reset_at=reset_at
+        )
+
 
 @lru_cache(maxsize=1024)
 def _name(scope: str, algorithm: str, per: int) -> str:
     return f"{machine.boot_id()}\n{scope}\n{algorithm}" + ("" if algorithm == "once" else f"-{per}")
+
+
+def _named(name: str) -> tuple[str, str, int] | None:
+    """What `_name` was made of; None for what is no limit, or was one before the machine started."""
+    boot, scope, which = name.split("\n")
+    algorithm, _, per = which.rpartition("-")
+    return (scope, algorithm, int(per)) if algorithm and boot == machine.boot_id() else None
 
 
 class _Kind:
@@ -71,6 +96,10 @@ class _Kind:
         raise NotImplementedError
 
     def refund(self, slot: int) -> bool:
+        raise NotImplementedError
+
+    def used(self) -> tuple[int, int]:
+        """How much, with what is booked ahead, and when all of it is free again; the limit is not known."""
         raise NotImplementedError
 
     def _rule(self, allowed: bool, used: int, remaining: int, slot: int, free_at: float) -> Ruling:
@@ -173,6 +202,12 @@ class _Gcra(_Kind):
         self._keep(max(level, 0.0))
         return True
 
+    def used(self) -> tuple[int, int]:
+        row = "SELECT level, at, ends FROM levels WHERE name = ?"
+        level, at, ends = self.db.execute(row, (self.name,)).fetchone() or (0.0, 0, 1)
+        left = max(0.0, ends - self.now) / max(1, ends - at)  # it is empty at its end, and empties evenly
+        return math.ceil(level * min(1.0, left) - 1e-6), ends
+
 
 class _FixedWindow(_Kind):
     """So many in each window, numbered as n8n does, by the clock on the wall."""
@@ -253,6 +288,9 @@ class _FixedWindow(_Kind):
         latest = max(self.window, self._latest(self._used()))
         self._vacate(slot, lambda at, cost: self._window_of(at) > latest)
         return True
+
+    def used(self) -> tuple[int, int]:
+        return self._used_in(self.window), self._starts(self.window + 1)
 
 
 class _SlidingWindow(_Kind):
@@ -342,6 +380,10 @@ class _SlidingWindow(_Kind):
 
         self._vacate(slot, shorten)
         return True
+
+    def used(self) -> tuple[int, int]:
+        total, last = self._last()
+        return total - self._before(self.now - self.per, total), max(self.now, last + self.per)
 
 
 _KINDS: dict[str, type[_Kind]] = {
