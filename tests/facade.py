@@ -86,6 +86,9 @@ class LimitsFacade:
     def reset(self, scope: str, **options: Any) -> Any:
         return self._run(self._limits.reset(scope, **options))
 
+    def all(self) -> Any:
+        return self._run(self._limits.all())
+
 
 class StatusesFacade:
     def __init__(self, run: Any, client: AsyncInterlock) -> None:

@@ -19,6 +19,7 @@ from .model import (
     Decision,
     Event,
     Holder,
+    LimitInUse,
     Released,
     Renewed,
     ScopeInfo,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StatusChanged",
     "Status",
+    "LimitInUse",
     "LimitExceeded",
     "Event",
     "Decision",

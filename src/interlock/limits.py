@@ -6,7 +6,7 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from .model import Decision
+from .model import Decision, LimitInUse
 from .protocol import limits
 from .protocol.limits import FIXED, Algorithm, LimitOptions
 from .stores.base import Limit
@@ -44,6 +44,10 @@ class Limits:
     def reset(self, scope: str, *, per: float, algorithm: Algorithm = FIXED) -> bool:
         """Forget what was let through; answers whether there was anything."""
         return self._client._run(limits.reset(scope, per, algorithm))
+
+    def all(self) -> list[LimitInUse]:
+        """All limits of which something is used now. The store knows how much, not how much is allowed."""
+        return self._client._run(limits.in_use())
 
 
 class Asked:
@@ -84,3 +88,7 @@ class AsyncLimits:
     async def reset(self, scope: str, *, per: float, algorithm: Algorithm = FIXED) -> bool:
         """As `Limits.reset`."""
         return await self._client._run(limits.reset(scope, per, algorithm))
+
+    async def all(self) -> list[LimitInUse]:
+        """As `Limits.all`."""
+        return await self._client._run(limits.in_use())

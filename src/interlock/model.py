@@ -174,6 +174,17 @@ class Decision(Record):
         """A call that was let through is not taken back."""
 
 
+class LimitInUse(Record):
+    """How much of a rate limit is used."""
+
+    scope: str
+    algorithm: str
+    per: float
+    used: int
+    reset_at: float
+    """When all of it is free again if nobody calls: seconds since 1970 by the store's clock."""
+
+
 class Status(Record):
     """What stands under a status key. `output` is None when nothing does."""
 

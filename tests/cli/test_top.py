@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from interlock import Holder, Interlock, ScopeInfo, Status, StoreUnavailable, Waiter
+from interlock import Holder, Interlock, LimitInUse, ScopeInfo, Status, StoreUnavailable, Waiter
 from interlock.cli.picture import Picture, View, draw, hear, listed, press
 from interlock.cli.picture import _cells as cells
 
@@ -41,8 +41,12 @@ def info(scope, number=0, waiting=0, held=True, label="somebody"):
     )
 
 
-def picture(*infos, **statuses):
-    return Picture("redis://localhost:6379/0", "12:00:09", infos, statuses)
+def picture(*infos, limits=(), **statuses):
+    return Picture("redis://localhost:6379/0", "12:00:09", infos, statuses, limits)
+
+
+def limit(scope, used=1, per=60, algorithm="gcra"):
+    return LimitInUse(scope=scope, algorithm=algorithm, per=per, used=used, reset_at=time.time() + 30)
 
 
 THREE = picture(info("a", 3), info("b", 1, waiting=1), info("c", 2, waiting=5))
@@ -164,6 +168,7 @@ class TestLook:
             info("a-long-scope-of-which-there-are-many", 1, 3, label="x" * 300),
             info("日本語の名前はとても長いです", 2),
             *(info(f"job-{number}", 3) for number in range(30)),
+            limits=(limit("日本語の名前はとても長いです", 10**9), *map(limit, "abcdefghijk")),
             **{"job-1": Status(key="job-1", output="loading", percent=50, message="m" * 300)},
         )
         for keys in ("", "/x", "/xyz", ["enter"], "b", ["j", "enter"], ["end"]):
@@ -177,8 +182,16 @@ class TestLook:
         assert re.fullmatch(r"redis://localhost:6379/0 +1 held  2 waiting  12:00:09", head)
         assert len(head) == 80
         assert title.split() == ["SCOPE", "HELD", "BY", "FOR", "ENDS", "IN", "PROGRESS", "WAITING"]
-        for part in ("excel", "somebody", "1 min", "████░░░░░░  40 % loading", "2"):
+        for part in ("excel", "somebody", "1 min", "██░░░░  40 % loading", "2"):
             assert part in row
+
+    @pytest.mark.parametrize("width", [40, 71, 72, 80])
+    def test_the_last_column_is_whole_however_long_the_others_are(self, width):
+        long = "x" * 300
+        of = picture(*(info(f"{scope}{long}", 0, 7, label=long) for scope in "ab"), limits=(limit(long),))
+        selected, other = text(of, width=width)[2:4]
+        assert selected.rstrip()[-1] == other[-1] == "7"
+        assert text(of, width=width)[-3].endswith("s")
 
     def test_40_columns_have_what_matters(self):
         of = picture(info("excel", waiting=2), excel=Status(key="excel", output="loading", percent=40))
@@ -219,6 +232,28 @@ class TestLook:
         assert said[2].split()[0] == "a"
         assert said[-2] == "As of 12:00:09, trying again: Lost the Redis."
         assert hear(view, THREE) == View()
+
+    def test_limits_in_use_stand_below(self):
+        of = picture(info("excel"), limits=(limit("api", 3), limit("mail", 40, 0.5, "sliding-window")))
+        said = [line.split() for line in text(of) if line]
+        assert said[0][:1] + said[2][:1] == ["redis://localhost:6379/0", "excel"]
+        assert said[3:6] == [
+            ["LIMIT", "ALGORITHM", "PER", "USED", "FREE", "IN"],
+            ["mail", "sliding-window", "0.5", "s", "40", "30", "s"],
+            ["api", "gcra", "1", "min", "3", "30", "s"],
+        ]
+        assert ["mail", "0.5", "s", "40", "30", "s"] in [line.split() for line in text(of, width=40)]
+        filtered = "".join(text(of, typed("/mai", of=of)))
+        assert "sliding-window" in filtered
+        assert "gcra" not in filtered
+
+    def test_limits_take_no_more_than_a_third(self):
+        of = picture(*map(info, "abcdefghijklmnopqrstuvwxyz"), limits=tuple(map(limit, "ABCDEFGHIJKLMN")))
+        said = text(of)
+        assert len(said) == 24
+        assert said[-3] == "and 11 more; / finds them"
+        assert sum(line[:1].islower() for line in said[2:-3]) == 14
+        assert "LIMIT" not in "".join(text(of, height=10))
 
     def test_a_store_with_nothing_in_it(self):
         assert text(picture())[1:3] == ["", "Nothing is held or waited for."]
@@ -432,7 +467,7 @@ class TestOnATerminal:
             top.type("y")
             top.expect("deploy: ")
             server.start()
-            top.expect("0 held")
+            top.expect("Nothing is held")
             server.kill()
             top.expect("trying again")
             top.type("q")
@@ -466,7 +501,7 @@ class TestOnATerminal:
         environment["LC_ALL"] = "C"
         il.acquire("deploy").progress("loading", percent=40)
         top = open_top()
-        top.expect("####------  40 % l")
+        top.expect("##----  40 % l")
         top.type("q")
         assert top.end() == 0
 
@@ -480,11 +515,13 @@ class TestWithoutATerminal:
     def test_json_is_one_picture(self, interlock, il):
         lease = il.acquire("deploy", label="the release")
         lease.progress("loading", percent=40)
+        il.limit("api", limit=5, per=3600)
         said = json.loads(interlock("top", "--json").out)
         assert (said["held"], said["waiting"], said["url"]) == (1, 0, il.url)
         (found,) = said["scopes"]
         assert (found["scope"], found["holders"][0]["label"]) == ("deploy", "the release")
         assert found["status"]["percent"] == 40
+        assert [(found["scope"], found["used"]) for found in said["limits"]] == [("api", 1)]
 
     def test_a_store_that_is_away_is_69(self, interlock, environment, open_top, il):
         environment["INTERLOCK_URL"] = "redis://127.0.0.1:1"

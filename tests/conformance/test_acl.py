@@ -54,6 +54,7 @@ def use_limits(il, url):
             il.limit("api", **options, wait=wait)
         il.limit.peek("api", **options)
         give_up_waiting(url, options)
+        il.limit.all()
         il.limit.reset("api", per=0.3, algorithm=algorithm)
     il.once("callback")
 

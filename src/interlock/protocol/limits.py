@@ -8,8 +8,8 @@ from typing import Any, Literal, TypedDict
 
 from .. import machine, validate
 from ..errors import InvalidInput
-from ..model import Decision
-from ..stores.base import LOOK, Limit, Refund, Reset, Ruling
+from ..model import Decision, LimitInUse
+from ..stores.base import LOOK, Limit, LimitsInUse, Refund, Reset, Ruling, Used
 from .effects import Call, Effect, Sleep
 
 Algorithm = Literal["fixed-window", "sliding-window", "gcra"]
@@ -105,6 +105,15 @@ def reset(scope: str, per: float, algorithm: Algorithm) -> Generator[Effect, Any
     validate.algorithm(algorithm)
     forgotten: bool = yield Call(Reset(scope, algorithm, validate.per_ms(per)))
     return forgotten
+
+
+def in_use() -> Generator[Effect, Any, list[LimitInUse]]:
+    found: list[LimitInUse] = []
+    for name in sorted((yield Call(LimitsInUse()))):
+        limit: LimitInUse | None = yield Call(Used(*name))
+        if limit is not None:
+            found.append(limit)
+    return found
 
 
 def once(key: str, per: float) -> Generator[Effect, Any, bool]:

@@ -6,14 +6,16 @@
 
 --#include _ask
 
-local LONGEST = 8 * 3600 * 1000  -- of n8n's: in longer ones several numbers of seconds may fit
+local LONGEST = 8 * 3600000  -- of n8n's: in longer ones several numbers of seconds may fit
 local number, counter = tonumber(ARGV[8]), USED .. ARGV[8]
-local used, ms = tonumber(call('GET', counter)) or 0, floor(now / 1000)
-local ends = ms + call('PTTL', counter)
-local length = floor(ends / (number + 1) + 0.5)
-if math.abs(length * (number + 1) - ends) > 5 then
-  length = number > 0 and floor(ms / number / 1000) * 1000 or 0
-  if length > LONGEST then return { 0, 0, 0 } end
+local used, left, ms = tonumber(call('GET', counter)) or 0, call('PTTL', counter), floor(now / 1000)
+
+local function is_current(length)
+  return ms >= number * length and ms < (number + 1) * length
 end
-if ms < number * length or ms >= (number + 1) * length then return { 0, 0, 0 } end
+
+local length = floor((ms + left) / (number + 1) + 0.5)
+local is_ours = left > 0 and length <= 366 * 86400000 and math.abs(length * (number + 1) - ms - left) <= 5
+if not is_ours then length = min(floor(ms / max(1, number) / 1000) * 1000, LONGEST) end
+if not is_current(length) then return { 0, 0, 0 } end
 return { used, length, (number + 1) * length * 1000 }
