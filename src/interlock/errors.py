@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .model import Decision, Holder, Status
@@ -10,6 +10,17 @@ if TYPE_CHECKING:
 
 class InterlockError(Exception):
     """The common parent: catch this to catch them all."""
+
+    def __reduce__(self) -> Any:
+        """Some cross from one process to another: pickled as they are, not made anew from their message."""
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[InterlockError], args: tuple[Any, ...], fields: dict[str, Any]) -> InterlockError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(fields)
+    return error
 
 
 class InvalidInput(InterlockError, ValueError):

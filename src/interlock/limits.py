@@ -56,6 +56,9 @@ class Asked:
     def __init__(self, client: AsyncInterlock, ask: Limit, wait: float | None) -> None:
         self._client, self._ask, self._wait = client, ask, wait
 
+    def __bool__(self) -> bool:
+        raise TypeError("A limit of AsyncInterlock has to be awaited: (await il.limit(…)).allowed.")
+
     def __await__(self) -> Generator[Any, Any, Decision]:
         return self._client._run(limits.limit(self._ask, self._wait)).__await__()
 

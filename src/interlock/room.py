@@ -16,19 +16,20 @@ HEAD_DELAY = 0.02  # a new head takes its post only if its turn does not come at
 STORM = 0.02  # at least this long between two looks at a scope, however often it is touched
 
 
-_ABOUT_A_SCOPE = ("claim", "head", "renewed", "touched", "look")
+_ABOUT_A_SCOPE = ("claim", "removed", "head", "renewed", "touched", "look")
 
 
 class Place:
     """One waiter. `look` means: ask the store now."""
 
-    __slots__ = ("_watch", "lock_id", "look", "scope", "tracked", "waker")
+    __slots__ = ("_watch", "lock_id", "look", "removed", "scope", "tracked", "waker")
 
     def __init__(self, scope: str, lock_id: str, watch: _Watch) -> None:
         self._watch = watch
         self.scope = scope
         self.lock_id = lock_id
         self.look = False
+        self.removed = False  # from the queue, by a clean-up
         self.tracked = False  # whether the last look asked to be told of touches
         self.waker: object = None  # how the driver wakes this waiter
 
@@ -142,6 +143,12 @@ class Room:
                     if claimant is found.first:
                         found.head = False  # it is in the queue no more, and need not be told of touches
                     woken.append(claimant)
+                continue
+            if kind == "removed":
+                unwanted = found.places.get(rest[1])
+                if unwanted is not None:
+                    unwanted.look = unwanted.removed = True
+                    woken.append(unwanted)
                 continue
             if kind == "head":
                 found.head = found.promoted = True

@@ -195,6 +195,10 @@ class AsyncInterlock(Client):
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
+                if self._loop.is_running():
+                    raise InterlockError(
+                        "This AsyncInterlock is in use in another event loop: make one for each loop."
+                    )
                 self._store.forget()
                 self._open()
             self._loop = loop
@@ -214,15 +218,13 @@ class AsyncInterlock(Client):
             self._bind()
             result = error = None
             try:
-                if type(effect) is Call:
-                    result = await self._store.call(effect.operation, effect.tracked)
-                else:
-                    result = await self._perform(effect)
-            except Busy:
                 try:
+                    if type(effect) is Call:
+                        result = await self._store.call(effect.operation, effect.tracked)
+                    else:
+                        result = await self._perform(effect)
+                except Busy:
                     result = await self._insist(effect)
-                except BaseException as raised:
-                    error = raised
             except asyncio.CancelledError as cancelled:
                 if type(effect) is Call and effect.shielded:  # it may not have been carried out yet
                     await _to_the_end(self._insist(effect))

@@ -255,17 +255,15 @@ class Interlock(Client):
                 return value
             result = error = None
             try:
-                if type(effect) is not Call:
-                    result = self._perform(effect)
-                elif effect.tracked:
-                    result = self._store.call_tracked(effect.operation, self._pump)
-                else:
-                    result = self._store.call(effect.operation)
-            except Busy:
                 try:
+                    if type(effect) is not Call:
+                        result = self._perform(effect)
+                    elif effect.tracked:
+                        result = self._store.call_tracked(effect.operation, self._pump)
+                    else:
+                        result = self._store.call(effect.operation)
+                except Busy:
                     result = self._insist(effect)
-                except BaseException as raised:
-                    error = raised
             except Exception as raised:
                 error = raised
             except BaseException as interruption:  # Ctrl-C: not before this is done

@@ -366,6 +366,14 @@ class TestOnATerminal:
         assert top.end() == 0
         assert il.show("deploy").held
 
+    def test_a_break_is_done_before_it_quits(self, open_top, il):
+        il.acquire("deploy")
+        top = open_top()
+        top.expect("deploy")
+        top.type("byq")
+        assert top.end() == 0
+        assert not il.show("deploy").held
+
     def test_keys_that_are_no_characters(self, open_top, il):
         for scope in ("alpha", "beta"):
             il.acquire(scope, label=f"holder of {scope}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import interlock
 from interlock import AsyncInterlock, StoreUnavailable
 
 from ..conftest import collecting, eventually
@@ -94,6 +95,17 @@ def test_the_documented_rights_are_enough(clean_redis, connect, version):
     finally:
         with server.client() as admin:
             admin.execute_command("ACL", "DELUSER", "interlock")
+
+
+def test_every_command_of_the_scripts_is_documented():
+    scripts = Path(interlock.__file__).parent / "stores" / "redis" / "scripts"
+    used = {
+        name.lower()
+        for file in scripts.glob("*.lua")
+        for name in re.findall(r"""call\('([A-Z]+)'""", file.read_text())
+    }
+    assert len(used) > 15
+    assert used <= {rule[1:] for rule in documented_rules() if rule.startswith("+")}
 
 
 def test_a_missing_right_is_named(redis_server, connect):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from interlock import AsyncInterlock, LeaseLost
+from interlock import AsyncInterlock, InterlockError, LeaseLost
 
 
 async def until(condition):
@@ -145,3 +145,16 @@ def test_a_thousand_tasks_take_turns(store):
         assert served == 1000
 
     run(main())
+
+
+def test_a_second_loop_that_runs_at_the_same_time_is_refused(store):
+    """It would take the connections, and with them the renewals, from under the first."""
+
+    async def main():
+        async with AsyncInterlock(store.url) as il, il.lock("s", ttl=1) as lease:
+            with pytest.raises(InterlockError, match="make one for each loop"):
+                await asyncio.to_thread(asyncio.run, il.status.get("s"))
+            await asyncio.sleep(1.5)
+            lease.check()
+
+    asyncio.run(main())

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from interlock import InvalidInput, LeaseLost, LockHeld, WaitTimeout
+from interlock import InvalidInput, LeaseLost, LockHeld
 
 from ..conftest import eventually
 from ..servers import redis_binaries
@@ -51,26 +51,30 @@ def test_the_next_in_line_gets_what_is_freed(il, connect, store):
     assert got[0].fence > lease.fence
 
 
-def test_a_place_in_the_queue_is_freed(il, connect, store):
+def test_a_place_in_the_queue_is_freed_and_whoever_lives_on_there_is_told(il, connect, store):
     holder = il.acquire("a")
     other = connect(store.url)
-    raised = []
+    raised, got = [], []
 
-    def wait():
+    def wait(execution_id):
         try:
-            other.acquire("a", wait=2, execution_id="77")
-        except WaitTimeout as error:
-            raised.append(error)
+            got.append(other.acquire("a", wait=60, execution_id=execution_id))
+        except LeaseLost as error:
+            raised.append(str(error))
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    eventually(lambda: il.show("a").waiting)
+    threads = [threading.Thread(target=wait, args=(execution_id,)) for execution_id in ("77", "78")]
+    for number, thread in enumerate(threads):
+        thread.start()
+        eventually(lambda n=number: il.show("a").waiting == n + 1)
     done = connect(store.url).cleanup("77")
     assert (done.cleaned, done.scopes) == (True, ("a",))
-    assert il.show("a").waiting == 0
+    threads[0].join(20)
+    assert "its execution was cleaned up while it waited" in raised[0]
+    assert [waiter.execution_id for waiter in il.show("a").waiters] == ["78"]
     assert holders(il, "a") == [holder.lock_id]
-    thread.join()  # whoever lives on after all comes again, and is served or times out
     holder.release()
+    threads[1].join(20)
+    assert got[0].execution_id == "78"
 
 
 def test_a_holder_that_lives_on_is_told(il):
@@ -198,6 +202,23 @@ class TestOnRedis:
             assert lists() == []
             il.acquire("b", execution_id="77", ttl=0.2)
             eventually(lambda: lists() == [])
+
+    def test_the_list_forgets_what_has_ended_though_the_execution_goes_on(
+        self, clean_redis, connect, version
+    ):
+        server = clean_redis(version)
+        il = connect(server.url)
+        il.acquire("long", execution_id="77", ttl=600)
+        for number in range(20):
+            il.acquire(f"s-{number}", execution_id="77", ttl=0.05)
+        with server.client() as admin:
+
+            def trimmed():
+                il.acquire("again", execution_id="77", ttl=0.05, lock_id="again")
+                return admin.zcard("interlock:77:execution") <= 3
+
+            eventually(trimmed)
+        assert "long" in il.cleanup("77").scopes
 
     def test_a_thousand_executions_leave_nothing_behind(self, clean_redis, connect, version):
         server = clean_redis(version)

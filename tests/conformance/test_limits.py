@@ -295,6 +295,14 @@ class TestBlocksAndDecorators:
         assert refused.value.decision.count == 2
         il.close()
 
+    def test_an_async_limit_that_is_not_awaited_is_no_answer(self, store):
+        async def main():
+            async with AsyncInterlock(store.url) as il:
+                with pytest.raises(TypeError, match="has to be awaited"):
+                    bool(il.limit("api", limit=1, per=LONG))
+
+        asyncio.run(main())
+
     def test_an_async_block_is_entered_only_within_the_limit(self, store):
         async def main():
             async with AsyncInterlock(store.url) as il:
@@ -335,6 +343,11 @@ class TestOnce:
         assert il.once("callback-77", per=LONG) is False
         assert connect(store.url).once("callback-77", per=1) is False
         assert il.once("callback-78", per=LONG) is True
+
+    def test_is_false_until_the_first_has_lapsed_whatever_others_say(self, il):
+        assert il.once("callback", per=LONG)
+        time.sleep(0.15)
+        assert not il.once("callback", per=0.1)
 
     def test_lapses(self, il):
         assert il.once("callback", per=0.1)

@@ -208,6 +208,15 @@ def test_a_counter_without_sidecar_and_expiry_heals_after_the_grace(il, n8n):
     assert n8n.redis.ttl(KEY) > 0
 
 
+def test_a_counter_below_zero_heals_too(il, n8n):
+    n8n.redis.set(KEY, -5)
+    with pytest.raises(LockHeld):
+        il.acquire("s", wait=0)
+    with pytest.raises(LockHeld):
+        il.acquire("s", wait=0)
+    il.acquire("s", wait=20).release()
+
+
 def test_it_heals_for_callers_that_fail_fast_too(il, n8n):
     n8n.redis.incr(KEY)
     with pytest.raises(LockHeld):

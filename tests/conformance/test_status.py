@@ -403,6 +403,15 @@ class TestBesideN8n:
                 assert n8n.get("process_status_import") == "working"
             assert n8n.get("process_status_import") is None
 
+    def test_a_status_that_n8n_left_without_an_end_gets_one(self, clean_redis, connect, version):
+        server = clean_redis(version)
+        il = connect(server.url)
+        with server.client() as n8n:
+            n8n.set("process_status_import", "working")  # and was killed before EXPIRE
+            with pytest.raises(LockHeld):
+                il.status.begin("import")
+            assert 0 < n8n.ttl("process_status_import") <= 600
+
     def test_the_status_of_a_lease_that_was_deleted_is_nobodys(self, clean_redis, connect, version):
         server = clean_redis(version)
         il = connect(server.url)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 import sqlite3
 import stat
+import time
 
 import pytest
 
-from interlock import Interlock, LeaseLost, LockHeld, StoreUnavailable
+from interlock import AsyncInterlock, Interlock, LeaseLost, LockHeld, StoreUnavailable
 
 from ..conftest import eventually
 from ..servers import LocalFile
@@ -289,3 +292,91 @@ def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnavailable, match="Can't create the folder"):
         Interlock(f"sqlite://{tmp_path}/file/sub/interlock.db").acquire("s")
+
+
+class TestABusyFile:
+    """Another program keeps the file locked while somebody gives up."""
+
+    def test_a_cancelled_holder_leaves_no_lease(self, store):
+        async def main(busy):
+            async with AsyncInterlock(store.url) as il:
+
+                async def hold():
+                    async with il.lock("s", ttl=60):
+                        await asyncio.sleep(0.1)
+
+                task = asyncio.create_task(hold())
+                await asyncio.sleep(0.05)
+                busy.execute("BEGIN IMMEDIATE")
+                await asyncio.sleep(0.1)  # it is at its release
+                task.cancel()
+                await asyncio.wait([task], timeout=0.1)
+                busy.execute("ROLLBACK")
+                await asyncio.wait([task])
+                assert not (await il.show("s")).held
+
+        self._run(main, store)
+
+    def test_a_cancelled_waiter_leaves_no_place(self, store):
+        async def main(busy):
+            async with AsyncInterlock(store.url) as il:
+                await il.acquire("s", ttl=60)
+                task = asyncio.create_task(il.acquire("s", wait=0.3))
+                await asyncio.sleep(0.1)
+                busy.execute("BEGIN IMMEDIATE")
+                await asyncio.sleep(0.35)  # it is about to withdraw
+                task.cancel()
+                await asyncio.wait([task], timeout=0.1)
+                busy.execute("ROLLBACK")
+                await asyncio.wait([task])
+                assert (await il.show("s")).waiting == 0
+
+        self._run(main, store)
+
+    def test_ctrl_c_leaves_no_lease(self, store, run_python):
+        code = """
+            import sys, time
+            from interlock import Interlock
+            il = Interlock(sys.argv[1])
+            with il.lock("s", ttl=3600):
+                print("held")
+                sys.stdin.readline()
+                print("leaving")
+        """
+        process = run_python(code, store.url)
+        assert process.stdout.readline() == "held\n"
+        with contextlib.closing(sqlite3.connect(store.file, isolation_level=None)) as busy:
+            busy.execute("BEGIN IMMEDIATE")
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "leaving\n"
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+            busy.execute("ROLLBACK")
+        process.wait(20)
+        with Interlock(store.url) as il, contextlib.closing(sqlite3.connect(store.file)) as db:
+            assert db.execute("SELECT count(*) FROM leases").fetchone() == (0,), "released, not just dead"
+            assert not il.show("s").held
+
+    @staticmethod
+    def _run(main, store):
+        with Interlock(store.url) as il:
+            il.show("s")
+        with contextlib.closing(sqlite3.connect(store.file, isolation_level=None)) as busy:
+            asyncio.run(main(busy))
+
+
+def test_what_has_ended_is_swept_away_while_a_process_runs(store, monkeypatch):
+    from interlock.stores.sqlite import engine
+
+    with Interlock(store.url) as il:
+        for number in range(20):
+            il.acquire(f"s-{number}", ttl=0.05)
+            il.status.set(f"k-{number}", "x", timeout=0.05)
+        time.sleep(0.1)
+        monkeypatch.setattr(engine, "SWEEP_EVERY", 0)
+        il.show("other")
+        with contextlib.closing(sqlite3.connect(store.file)) as db:
+            for table in ("leases", "statuses"):
+                assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)

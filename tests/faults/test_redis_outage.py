@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from interlock import LeaseLost, StoreUnavailable
+from interlock import Interlock, LeaseLost, StoreUnavailable, WaitTimeout
 
 from ..conftest import eventually
 from ..servers import RedisServer, free_port
@@ -411,3 +411,20 @@ class TestRefuses:
             lease.release()
             foreign.config_set("maxmemory", 0)
         assert not il.show("s").held
+
+
+def test_a_wait_in_which_the_store_never_answered_says_so():
+    server = RedisServer()
+    try:
+        with Interlock(server.url + "?timeout=0.5") as il:
+            holder = il.acquire("s", ttl=60)
+            with pytest.raises(WaitTimeout):
+                il.acquire("s", wait=0.05)  # from now on it listens
+            holder.release()
+            server.pause()
+            with pytest.raises(StoreUnavailable, match="Lost the Redis") as raised:
+                il.acquire("s", wait=0.3)
+            assert raised.value.maybe_done
+            server.resume()
+    finally:
+        server.close()

@@ -20,6 +20,8 @@ from interlock.stores.redis.connect import Connector
         "redis+sentinel://localhost:26379",
         "redis+sentinel://:26379/mymaster",
         "redis://[::1",
+        "redis://localhost/database",
+        "sqlite:////tmp/a#b.db",
         "sqlite://relative.db",
         "sqlite:///",
         "sqlite:////tmp/x.db?mode=ro",
@@ -36,7 +38,11 @@ def test_passwords_are_not_shown():
     with pytest.raises(StoreUnavailable) as refused:
         Interlock("redis://:secret@h/0?x=1")
     assert "secret" not in str(refused.value)
-    for url in ("redis://user:secret@localhost:1/0", "redis://:secret@localhost:1/0"):
+    for url in (
+        "redis://user:secret@localhost:1/0",
+        "redis://:secret@localhost:1/0",
+        "redis://user:a@secret@localhost:1/0",
+    ):
         il = Interlock(url)
         assert "secret" not in il.url
         with pytest.raises(StoreUnavailable) as refused:
@@ -79,3 +85,9 @@ def test_tls_and_sockets_make_their_own_kind_of_connection():
 def test_a_local_file_takes_no_prefix(tmp_path):
     with pytest.raises(InvalidInput, match="own local file"):
         Interlock(f"sqlite://{tmp_path}/a.db", prefix="x:")
+
+
+@pytest.mark.parametrize(("arguments", "says"), [((5,), "url must be a string"), ((None,), "prefix must be")])
+def test_what_is_no_text_is_refused(arguments, says):
+    with pytest.raises(InvalidInput, match=says):
+        Interlock(*arguments, prefix=None if arguments[0] else 5)

@@ -67,11 +67,13 @@ class _Reporter:
 
     def __init__(self, il: Interlock) -> None:
         self._il = il
+        self.owes = 0  # answers to breaks
         self._to_break: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._work, daemon=True).start()
 
     def break_(self, scope: str) -> None:
+        self.owes += 1
         self._to_break.put(scope)
 
     def news(self) -> Iterator[Picture | str | InterlockError]:
@@ -79,6 +81,7 @@ class _Reporter:
             one = self._news.get()
             if isinstance(one, Exception) and not isinstance(one, InterlockError):
                 raise one
+            self.owes -= isinstance(one, str)
             yield one
 
     def _work(self) -> None:
@@ -199,7 +202,7 @@ def _watch(il: Interlock) -> None:
     picture, view = gather(il), View()
     reporter = _Reporter(il)
     with _Terminal.open() as terminal:
-        while not view.quits:
+        while not view.quits or reporter.owes:  # who has said yes, then quit, meant both
             terminal.show(picture, view)
             key = terminal.key()
             if key is not None:

@@ -11,7 +11,15 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple, TypedDict
 
 from .. import machine, validate
-from ..errors import ClientClosed, InvalidInput, LockHeld, NotOwner, StoreUnavailable, WaitTimeout
+from ..errors import (
+    ClientClosed,
+    InvalidInput,
+    LeaseLost,
+    LockHeld,
+    NotOwner,
+    StoreUnavailable,
+    WaitTimeout,
+)
 from ..model import Broken, Holder, Released, Renewed, ScopeInfo
 from ..room import Place, Room
 from ..stores.base import (
@@ -192,7 +200,7 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
         except StoreUnavailable as error:
             if not (queue and error.maybe_done):
                 raise
-            reply = None  # in line perhaps: hold on to that
+            reply = error  # in line perhaps: hold on to that
         if not isinstance(reply, Granted):
             if req.wait == 0:
                 assert isinstance(reply, Refused)
@@ -219,11 +227,17 @@ def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any,
 
 
 def _wait_in_line(
-    req: Request, room: Room, place: Place, reply: Any, started: float
+    req: Request,
+    room: Room,
+    place: Place,
+    reply: Any,
+    started: float,
 ) -> Generator[Effect, Any, tuple[Granted, float]]:
     deadline = math.inf if req.wait is None else started + req.wait
     ticket, failures = (reply.place if isinstance(reply, Refused) else 0), 0
-    queued = reply is None
+    unanswered = reply if isinstance(reply, StoreUnavailable) else None
+    queued = unanswered is not None
+    holder: Holder | None = None if unanswered else reply.holder
     now = machine.now()
     while True:
         if isinstance(reply, Queued):
@@ -232,17 +246,21 @@ def _wait_in_line(
                 yield Wake(room.all_look(req.scope))
                 place.look = False
             ticket, queued = reply.place, True
+            holder = reply.holder
             yield Await(place, deadline)
+        if place.removed:
+            raise LeaseLost(req.scope, req.lock_id, "its execution was cleaned up while it waited")
         now = machine.now()
         if now >= deadline and not place.look:
-            holder: Holder | None = reply.holder if reply is not None else None
+            if unanswered is not None:
+                raise unanswered
             raise WaitTimeout(req.scope, holder, now - started)
         place.look = False
         place.tracked = room.begins_look(place)
         try:
             yield Listen()
             reply = yield Call(req.operation(True, ticket), tracked=place.tracked)
-            failures = 0
+            failures, unanswered = 0, None
         except StoreUnavailable as error:
             # Whoever was already in line keeps trying, and keeps the place; a newcomer is told.
             if not queued or machine.now() >= deadline or isinstance(error, ClientClosed):

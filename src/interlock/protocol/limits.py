@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from functools import lru_cache
 from typing import Any, Literal, TypedDict
@@ -9,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from .. import machine, validate
 from ..errors import InvalidInput
 from ..model import Decision, LimitInUse
-from ..stores.base import LOOK, Limit, LimitsInUse, Refund, Reset, Ruling, Used
+from ..stores.base import LOOK, Limit, LimitsInUse, Once, Refund, Reset, Ruling, Used
 from .effects import Call, Effect, Sleep
 
 Algorithm = Literal["fixed-window", "sliding-window", "gcra"]
@@ -117,7 +118,6 @@ def in_use() -> Generator[Effect, Any, list[LimitInUse]]:
 
 
 def once(key: str, per: float) -> Generator[Effect, Any, bool]:
-    """A bucket for one: full after the first caller, empty after `per`."""
     validate.name("key", key)
-    ruling: Ruling = yield Call(Limit(key, "once", 1, validate.per_ms(per), 1, 1, 0))
-    return ruling.allowed
+    first: bool = yield Call(Once(key, os.urandom(8).hex(), validate.per_ms(per)))
+    return first

@@ -38,7 +38,7 @@ def default_path() -> Path:
 
 
 def without_password(url: str) -> str:
-    url = re.sub(r"(://[^/@]*:)[^/@]+@", r"\1***@", url)
+    url = re.sub(r"(://[^/@:]*:)[^/]*@", r"\1***@", url)  # up to the last @: a password may have one
     return re.sub(r"(password=)[^&#]+", r"\1***", url)
 
 
@@ -96,6 +96,8 @@ class _SqliteConfig(_Options):
             raise StoreUnavailable(f"The URL {url} is wrong: {self.rest[0][0]!r} is not an option of it.")
         if not url.startswith("sqlite:///") or self.path in ("", "/"):
             raise StoreUnavailable(f"The URL {url} is wrong: write sqlite:///absolute/path/of/the.db.")
+        if "#" in url:
+            raise StoreUnavailable(f"The URL {url} is wrong: write %23 for a # in the path.")
         if self.layout.prefix:
             raise InvalidInput("prefix is for stores that are shared; give each its own local file instead.")
         home = re.match(r"/+~(/.*)$", self.path)
@@ -115,6 +117,10 @@ class _SqliteConfig(_Options):
 
 def configure(url: str | None, *, prefix: str | None = None) -> StoreConfig:
     """Read a URL; none means INTERLOCK_URL, else the user's own file. Connects to nothing yet."""
+    if url is not None and not isinstance(url, str):
+        raise InvalidInput(f"url must be a string, not {url!r}.")
+    if prefix is not None and not isinstance(prefix, str):
+        raise InvalidInput(f"prefix must be a string, not {prefix!r}.")
     chosen = url or os.environ.get("INTERLOCK_URL") or f"sqlite://{quote(str(default_path()))}"
     try:
         scheme = urlsplit(chosen).scheme

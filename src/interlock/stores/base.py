@@ -14,6 +14,7 @@ from ..model import Holder, Status
 Signal = tuple[str, ...]
 """("claim", scope, lock_id): your turn. ("look", scope): something changed, look at it.
 ("head", scope): you are first in the queue now. ("renewed", scope, ms): the hold was prolonged.
+("removed", scope, lock_id): your place was taken from you.
 ("touched", scope), ("status", key): somebody has written there. ("event", json): it happened.
 ("missed", count): so many events are lost. ("gap",): some may be, nobody knows how many.
 ("all",): messages may have been missed, look at everything."""
@@ -128,6 +129,14 @@ class Used(NamedTuple):
     which: int  # what LimitsInUse answered: `per`, or in Redis the number of a fixed window
 
 
+class Once(NamedTuple):
+    """True for the first caller until `per` is over. The same token is the same call, sent again."""
+
+    key: str
+    token: str
+    per: int
+
+
 class SetStatus(NamedTuple):
     """Write a status that nobody's lease stands behind."""
 
@@ -175,6 +184,7 @@ Operation = (
     | Reset
     | LimitsInUse
     | Used
+    | Once
     | SetStatus
     | Report
     | GetStatus

@@ -27,6 +27,7 @@ from ..base import (
     Granted,
     Limit,
     LimitsInUse,
+    Once,
     Operation,
     Owned,
     Queued,
@@ -145,14 +146,13 @@ class Commands:
         return self._evalsha("show", op.scope)
 
     def _owned(self, op: Owned) -> tuple[Any, ...]:
-        return ("SMEMBERS", self.layout.execution(op.execution_id))
+        return ("ZRANGE", self.layout.execution(op.execution_id), "0", "-1")
 
     def _limit(self, op: Limit, script_name: str = "", *more: str) -> tuple[Any, ...]:
         numbers = (op.limit, op.per, op.cost, op.burst, op.patience)
-        algorithm = "gcra" if op.algorithm == "once" else op.algorithm
         keys = self.layout.limit_keys(op.scope, op.algorithm, op.per)
         return self._evalsha_of(
-            script_name or f"limit_{algorithm}", keys, op.scope, *map(str, numbers), *more
+            script_name or f"limit_{op.algorithm}", keys, op.scope, *map(str, numbers), *more
         )
 
     def _refund(self, op: Refund) -> tuple[Any, ...]:
@@ -164,6 +164,9 @@ class Commands:
     def _used(self, op: Used) -> tuple[Any, ...]:
         of = Limit(op.scope, op.algorithm, 1, op.which, 1, 1, LOOK)
         return self._limit(of, f"used_{op.algorithm}", str(op.which))
+
+    def _once(self, op: Once) -> tuple[Any, ...]:
+        return self._evalsha_of("once", (self.layout.once(op.key),), op.token, str(op.per))
 
     def _set_status(self, op: SetStatus) -> tuple[Any, ...]:
         value, details = op.words
@@ -233,6 +236,7 @@ _ENCODERS: dict[type, Callable[[Commands, Any], tuple[Any, ...]]] = {
     Refund: Commands._refund,
     Reset: Commands._reset,
     Used: Commands._used,
+    Once: Commands._once,
     SetStatus: Commands._set_status,
     Report: Commands._report,
     GetStatus: Commands._get_status,
@@ -323,6 +327,7 @@ _DECODERS: dict[type, Callable[[Any, Any], Any]] = {
     Refund: lambda op, reply: reply == 1,
     Reset: lambda op, reply: reply == 1,
     Used: _read_used,
+    Once: lambda op, reply: reply == 1,
     SetStatus: _read_written,
     Report: _read_done,
     GetStatus: _read_status,

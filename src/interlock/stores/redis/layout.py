@@ -82,14 +82,15 @@ class Layout:
         own = self._own(scope)
         if algorithm == "fixed-window":  # the window's number follows
             used = f"{self.prefix}{LIMIT}{self._tagged(scope)}-"
-        elif algorithm == "once":
-            used = f"{own}:once"
         else:
             used = f"{own}:{algorithm}-{per}"
         return (used, f"{own}:vacant-{algorithm}-{per}", self._followed(scope), f"{own}:ahead-{per}")
 
+    def once(self, key: str) -> str:
+        return f"{self._own(key)}:once"
+
     def execution(self, execution_id: str) -> str:
-        """A set of all leases and places of an execution: '<lock_id>\n<scope>'."""
+        """A sorted set of all leases and places of an execution: '<lock_id>\n<scope>' -> its end."""
         return execution_id.join(self.execution_frame)
 
     @property

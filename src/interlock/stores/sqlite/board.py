@@ -97,8 +97,10 @@ class Board:
             self._changed(key)
             self.tell("progress", key)
 
-    def watch(self, key: str) -> None:
-        self._db.execute("INSERT OR IGNORE INTO watchers VALUES (?, ?, ?)", (key, self._client, self._realm))
+    def watch(self, key: str, look_in: int) -> None:
+        """Who has not looked again by then, and a while, is not there any more."""
+        row = (key, self._client, self._realm, self._now + look_in + FOLLOWED_FOR)
+        self._db.execute("INSERT OR REPLACE INTO watchers VALUES (?, ?, ?, ?)", row)
 
     def _changed(self, key: str) -> None:
         """Whoever watches looks, and says then whether it goes on watching."""

@@ -24,6 +24,7 @@ from ..base import (
     Granted,
     Limit,
     LimitsInUse,
+    Once,
     Operation,
     Owned,
     Queued,
@@ -45,10 +46,10 @@ from ..base import (
     new_client_id,
 )
 from .board import Board, Wake, iso_now
-from .file import File
+from .file import File, sweep
 from .limits import Limits
 
-SWEEP_EVERY = 60.0  # seconds
+SWEEP_EVERY = 60_000  # ms
 CLAIM_TIME = 500  # ms that a waiter has at least to claim what was handed to it
 _LEASE = "lock_id, record, fence, permits, expires, offered, bound, client, realm, pid, started"
 _WAITER = "place, lock_id, identity, ttl, permits, bound, client, realm, pid, started"
@@ -95,7 +96,7 @@ class Engine:
         self._pid = os.getpid()
         self._started = machine.started(self._pid)
         self._heard = 0  # the number of the last event that was read
-        self._swept = machine.now()
+        self._swept = round(machine.now() * 1000)
 
     def run(self, op: Operation) -> tuple[Any, list[Wake]]:
         """The answer, and the messages that are to be sent now that it is so."""
@@ -121,6 +122,9 @@ class Engine:
     def _answer(self, db: sqlite3.Connection, op: Operation) -> Any:
         self._now = round(machine.now() * 1000)
         self._board = Board(db, self._now, self.client, self.realm)
+        if self._now - self._swept > SWEEP_EVERY:
+            self._swept = self._now
+            sweep(db)
         return _ANSWERS[type(op)](self, db, op)
 
     def _acquire(self, db: sqlite3.Connection, op: Acquire) -> Granted | Refused | Queued:
@@ -172,9 +176,13 @@ class Engine:
             return Done()
         was_head = self._first_living(db, op.scope)
         waiting = db.execute(
-            "SELECT identity FROM waiters WHERE scope = ? AND lock_id = ?", (op.scope, op.lock_id)
+            "SELECT identity, client, realm FROM waiters WHERE scope = ? AND lock_id = ?",
+            (op.scope, op.lock_id),
         ).fetchone()
         if waiting is not None and _is_meant(waiting[0], op.execution_id):
+            if op.execution_id is not None:  # it may live, and would come back
+                text = f"removed\n{op.scope}\n{op.lock_id}"
+                self._board.wakes[Wake(waiting[1], waiting[2], text)] = None
             db.execute("DELETE FROM waiters WHERE scope = ? AND lock_id = ?", (op.scope, op.lock_id))
             self._board.tell("left", op.scope, waiting[0])
             self._forget_if_empty(db, op.scope)
@@ -276,11 +284,12 @@ class Engine:
     def _get_status(self, db: sqlite3.Connection, op: GetStatus) -> Seen:
         owner = self._owner_of_status(db, op.key)
         status = self._board.status(op.key)
-        if op.watch:
-            self._board.watch(op.key)
         look_in = FAR if status.expires_in is None else round(status.expires_in * 1000) + 1
-        # A holder that dies tells nobody but those who wait for its scope.
-        return Seen(status, look_in if owner is None else min(look_in, self._window))
+        if owner is not None:  # a holder that dies tells nobody but those who wait for its scope
+            look_in = min(look_in, self._window)
+        if op.watch:
+            self._board.watch(op.key, look_in)
+        return Seen(status, look_in)
 
     def _owner_of_status(self, db: sqlite3.Connection, key: str) -> Gone | None:
         """Whose progress the status is. That of a lease that is over is cleared away."""
@@ -299,11 +308,7 @@ class Engine:
         return Done()
 
     def _limit(self, db: sqlite3.Connection, op: Limit) -> Ruling:
-        limits = Limits(db)
-        if machine.now() - self._swept > SWEEP_EVERY:
-            self._swept = machine.now()
-            limits.sweep()
-        ruling = limits.ask(op)
+        ruling = Limits(db).ask(op)
         if not ruling.allowed and op.patience != LOOK:
             self._board.tell("denied", op.scope, retry_after=ruling.delay)
         return ruling
@@ -313,6 +318,9 @@ class Engine:
 
     def _reset(self, db: sqlite3.Connection, op: Reset) -> bool:
         return Limits(db).reset(op)
+
+    def _once(self, db: sqlite3.Connection, op: Once) -> bool:
+        return Limits(db).once(op)
 
     def _limits_in_use(self, db: sqlite3.Connection, op: LimitsInUse) -> list[tuple[str, str, int]]:
         return Limits(db).in_use()
@@ -520,6 +528,7 @@ _ANSWERS: dict[type, Callable[[Engine, sqlite3.Connection, Any], Any]] = {
     Reset: Engine._reset,
     LimitsInUse: Engine._limits_in_use,
     Used: Engine._used,
+    Once: Engine._once,
     SetStatus: Engine._set_status,
     Report: Engine._report,
     GetStatus: Engine._get_status,

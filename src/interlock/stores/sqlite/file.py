@@ -13,7 +13,7 @@ from ...errors import StoreUnavailable
 from ..base import OK, WARNING, Busy, Finding
 from .limits import Limits
 
-VERSION = 2
+VERSION = 3
 SCARCE = 50 * 2**20  # bytes
 _SCHEMA = Path(__file__).with_name("schema.sql")
 
@@ -22,6 +22,19 @@ R = TypeVar("R")
 
 class _Replaced(Exception):
     """The file was deleted or replaced under us."""
+
+
+def sweep(db: sqlite3.Connection) -> None:
+    """Clear away what crashed holders and waiters left on scopes that nobody asks for any more."""
+    now, boot = round(machine.now() * 1000), machine.boot_id()
+    for table in ("leases", "waiters", "statuses", "followers", "watchers"):
+        db.execute(f"DELETE FROM {table} WHERE substr(realm, 1, ?) != ?", (len(boot), boot))
+    for table in ("leases", "statuses"):
+        db.execute(f"DELETE FROM {table} WHERE expires <= ?", (now,))
+    for table in ("followers", "watchers"):
+        db.execute(f"DELETE FROM {table} WHERE until <= ?", (now,))
+    db.execute("DELETE FROM seen WHERE scope NOT IN (SELECT scope FROM waiters)")
+    Limits(db).sweep()
 
 
 class File:
@@ -80,7 +93,11 @@ class File:
                 self._create(db)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")  # after a power cut nobody holds anything
-            self._sweep(db)
+            try:
+                sweep(db)
+            except sqlite3.OperationalError as error:
+                if not isinstance(self._failure(error), Busy):
+                    raise
         except BaseException:
             db.close()
             raise
@@ -103,20 +120,6 @@ class File:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-
-    def _sweep(self, db: sqlite3.Connection) -> None:
-        """Clear away what crashed holders and waiters left on scopes that nobody asks for any more."""
-        now, boot = round(machine.now() * 1000), machine.boot_id()
-        try:
-            for table in ("leases", "waiters", "statuses", "followers", "watchers"):
-                db.execute(f"DELETE FROM {table} WHERE substr(realm, 1, ?) != ?", (len(boot), boot))
-            for table in ("leases", "statuses"):
-                db.execute(f"DELETE FROM {table} WHERE expires <= ?", (now,))
-            db.execute("DELETE FROM seen WHERE scope NOT IN (SELECT scope FROM waiters)")
-            Limits(db).sweep()
-        except sqlite3.OperationalError as error:
-            if not isinstance(self._failure(error), Busy):
-                raise
 
     def _on_disk(self) -> tuple[int, int] | None:
         try:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from ... import machine
 from ...model import LimitInUse
-from ..base import LOOK, Limit, Refund, Reset, Ruling, Used
+from ..base import LOOK, Limit, Once, Refund, Reset, Ruling, Used
 
 
 class Limits:
@@ -32,6 +32,16 @@ class Limits:
 
     def ask(self, op: Limit) -> Ruling:
         return _KINDS[op.algorithm](self._db, op).ask()
+
+    def once(self, op: Once) -> bool:
+        now = _Gcra.clock()
+        first = self._db.execute(
+            "INSERT INTO levels VALUES (?, 1, ?, ?)"
+            " ON CONFLICT DO UPDATE SET at = excluded.at, ends = excluded.ends"
+            " WHERE ends <= excluded.at RETURNING 1",
+            (f"{machine.boot_id()}\n{op.key}\nonce", now, now + op.per * 1000),
+        )
+        return first.fetchone() is not None
 
     def refund(self, op: Refund) -> bool:
         kind = _KINDS[op.of.algorithm](self._db, op.of)
@@ -64,7 +74,7 @@ class Limits:
 
 @lru_cache(maxsize=1024)
 def _name(scope: str, algorithm: str, per: int) -> str:
-    return f"{machine.boot_id()}\n{scope}\n{algorithm}" + ("" if algorithm == "once" else f"-{per}")
+    return f"{machine.boot_id()}\n{scope}\n{algorithm}-{per}"
 
 
 def _named(name: str) -> tuple[str, str, int] | None:
@@ -388,7 +398,6 @@ class _SlidingWindow(_Kind):
 
 _KINDS: dict[str, type[_Kind]] = {
     "gcra": _Gcra,
-    "once": _Gcra,
     "fixed-window": _FixedWindow,
     "sliding-window": _SlidingWindow,
 }

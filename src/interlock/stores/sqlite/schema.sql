@@ -51,11 +51,13 @@ CREATE TABLE IF NOT EXISTS statuses (
     expires  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Who is to be told when the status of a key changes.
-CREATE TABLE IF NOT EXISTS watchers (
+-- Who is to be told when the status of a key changes. An older one lacks a column; who watches comes again.
+DROP TABLE IF EXISTS watchers;
+CREATE TABLE watchers (
     key      TEXT NOT NULL,
     client   TEXT NOT NULL,
     realm    TEXT NOT NULL,
+    until    INTEGER NOT NULL,
     PRIMARY KEY (key, client)
 ) WITHOUT ROWID;
 

@@ -96,7 +96,7 @@ end
 -- Contenders count up before they prolong: one that counts less than before, or ends later without
 -- counting more, is a new hold. Answers the ms that are left to it.
 local function orphan_ends_in()
-  local count, ends = tonumber(counter) or 0, call('PTTL', COUNTER)
+  local count, ends = max(0, tonumber(counter) or 0), call('PTTL', COUNTER)
   if ends < 0 then
     ends = end_in_grace(COUNTER)
   elseif state == 'O' then

@@ -9,6 +9,16 @@ local function new_record(identity, note)
   return string.sub(identity, 1, -2) .. ',"locked_at":"' .. at .. '","fence":' .. fence .. note .. '}', fence, at
 end
 
+-- Remember for an execution's clean-up what it got, for as long as it may have it.
+local function put_on_list(record, id, ttl)
+  local execution = execution_of(record)
+  if not execution then return end
+  local list, seconds = execution_key(execution), clock[1] + 0
+  call('ZREMRANGEBYSCORE', list, '-inf', '(' .. seconds)
+  call('ZADD', list, seconds + math.ceil(ttl / 1000) + 1, id .. '\n' .. SCOPE)
+  if call('PTTL', list) < ttl then call('PEXPIRE', list, ttl) end
+end
+
 local function grant_alone(id, identity, ttl, hold, note)
   local record, fence, at = new_record(identity, note)
   call('SET', COUNTER, 1, 'PX', hold)

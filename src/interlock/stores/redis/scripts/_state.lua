@@ -50,18 +50,9 @@ local function execution_key(id)
   return ARGV[6] .. id .. ARGV[7]
 end
 
--- Remember for an execution's clean-up what it got, for as long as it may have it.
-local function put_on_list(record, id, ttl)
-  local execution = execution_of(record)
-  if not execution then return end
-  local list = execution_key(execution)
-  call('SADD', list, id .. '\n' .. SCOPE)
-  if call('PTTL', list) < ttl then call('PEXPIRE', list, ttl) end
-end
-
 local function strike_from_list(record, id)
   local execution = execution_of(record)
-  if execution then call('SREM', execution_key(execution), id .. '\n' .. SCOPE) end
+  if execution then call('ZREM', execution_key(execution), id .. '\n' .. SCOPE) end
 end
 
 local function fence_in_memo()

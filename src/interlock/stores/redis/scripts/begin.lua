@@ -15,6 +15,8 @@ local reply = claim(id, opening, ttl)
 if not reply then
   if others > 0 then hand_over() end  -- those in line come first
   progress_of_a_lease()
+  -- An n8n that was killed between SET and EXPIRE; it would have set 600 s.
+  if call('PTTL', STATUS) == -1 then call('PEXPIRE', STATUS, 600000) end
   if call('EXISTS', STATUS, QUEUE) == 0 and admits(1) then reply = grant(id, identity, ttl, 1, ttl, '') end
 end
 if reply then

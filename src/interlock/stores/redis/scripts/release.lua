@@ -59,8 +59,10 @@ if is_meant(held) then
   return { 1 }
 end
 
-local identity = others > 0 and call('ZSCORE', QUEUE, id) and select(4, waiter(id))
+local client, _, _, identity
+if others > 0 and call('ZSCORE', QUEUE, id) then client, _, _, identity = waiter(id) end
 if is_meant(identity) then
+  if execution ~= '' then wake(client, 'removed', SCOPE, id) end  -- it may live, and would come back
   local was_head = call('ZRANGE', QUEUE, 0, 0)[1] == id
   leave_queue(id)
   strike_from_list(identity, id)
