@@ -17,17 +17,17 @@ def _call_ls(call: Call) -> int:
     locks = call.client().locks()
     if not locks:
         hint("Nothing is held or waited for.")
-    call.say(locks, lambda: table([_HEAD, *map(_row, locks)]) if locks else None)
+    call.say(locks, lambda: table([_HEAD, *map(row_of, locks)]) if locks else None)
     return 0
 
 
 _HEAD = ("SCOPE", "HELD BY", "FOR", "ENDS IN", "WAITING")
 
 
-def _row(info: ScopeInfo) -> tuple[str, ...]:
+def row_of(info: ScopeInfo) -> tuple[str, ...]:
     first = info.holders[0] if info.holders else None
     more = f" and {len(info.holders) - 1} more" if len(info.holders) > 1 else ""
-    who = _who(first) + more if first else "nobody"
+    who = name_of(first) + more if first else "nobody"
     return (
         printable(info.scope),
         who,
@@ -37,7 +37,7 @@ def _row(info: ScopeInfo) -> tuple[str, ...]:
     )
 
 
-def _who(holder: Holder) -> str:
+def name_of(holder: Holder) -> str:
     return printable(holder.describe().partition(" since ")[0])
 
 
@@ -53,11 +53,11 @@ def _show() -> Parser:
 
 def _call_show(call: Call) -> int:
     info = call.client().show(call.scope)
-    call.say(info, lambda: _in_words(info))
+    call.say(info, lambda: in_words(info))
     return 0
 
 
-def _in_words(info: ScopeInfo) -> str:
+def in_words(info: ScopeInfo) -> str:
     lines = [f"{printable(info.scope)} is {'held' if info.held else 'free'}"]
     for holder in info.holders:
         lines.append(f"  held by   {printable(holder.describe())}")
@@ -102,7 +102,7 @@ def _event_in_words(event: Event) -> str:
     what = f"{event.at}  {event.event:<12}{printable(event.scope or '')}"
     if event.status is not None:
         what += f"  {printable(event.status.describe())}"
-    return f"{what}  {_who(event.holder)}" if event.holder else what
+    return f"{what}  {name_of(event.holder)}" if event.holder else what
 
 
 def _version() -> Parser:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InterlockError
 from ..model import LimitInUse, ScopeInfo, Status
-from .looking import _in_words, _row, _who
+from .looking import in_words, name_of, row_of
 from .output import duration, printable
 
 WIDE = 72  # columns from which on there is room for all that there is to tell
@@ -86,7 +86,7 @@ class View(NamedTuple):
 
 def listed(picture: Picture, view: View) -> list[ScopeInfo]:
     text = view.text.casefold()
-    found = [info for info in picture.scopes if not text or text in " ".join(_row(info)[:2]).casefold()]
+    found = [info for info in picture.scopes if not text or text in " ".join(row_of(info)[:2]).casefold()]
     return sorted(found, key=ORDERS[view.order])
 
 
@@ -140,7 +140,7 @@ def press(view: View, key: str, picture: Picture) -> View:
         return view._replace(asks=scope)
     if view.details is not None:
         if key in _STEPS:
-            last = len(_in_words(picture.info(view.details)).splitlines()) - 1
+            last = len(in_words(picture.info(view.details)).splitlines()) - 1
             return view._replace(scroll=_within(view.scroll + _STEPS[key], last))
         return view._replace(details=None, scroll=0) if key in ("escape", "enter") else view
     if key in _STEPS:
@@ -251,7 +251,7 @@ def _table(
 def _details(picture: Picture, view: View, width: int, room: int) -> tuple[Line, list[Line]]:
     assert view.details is not None
     info = picture.info(view.details)
-    title, *words = _in_words(info).splitlines()
+    title, *words = in_words(info).splitlines()
     if info.scope in picture.statuses:
         words.append(f"  progress  {_progress(info, picture)}")
     lines: list[str] = []
@@ -275,7 +275,7 @@ def _notes(picture: Picture, view: View, width: int) -> list[Line]:
 
 def _footer(picture: Picture, view: View, width: int) -> Line:
     if view.asks is not None:
-        who = " and ".join(map(_who, picture.info(view.asks).holders)) or "nobody any more"
+        who = " and ".join(map(name_of, picture.info(view.asks).holders)) or "nobody any more"
         answers = " [y/n]"
         question = f"Break {printable(view.asks)}, held by {who}?"
         return [(_cut(_cut(question, width - len(answers)) + answers, width), "warning")]
@@ -338,23 +338,23 @@ def _waiting_style(info: ScopeInfo) -> str:
     return "warning" if info.waiting else ""
 
 
-_SCOPE = _Column("SCOPE", lambda info, _: _row(info)[0], gives_way=True)
-_HELD_BY = _Column("HELD BY", lambda info, _: _row(info)[1], gives_way=True)
-_FOR = _Column("FOR", lambda info, _: _brief(_row(info)[2]), least=6)
+_SCOPE = _Column("SCOPE", lambda info, _: row_of(info)[0], gives_way=True)
+_HELD_BY = _Column("HELD BY", lambda info, _: row_of(info)[1], gives_way=True)
+_FOR = _Column("FOR", lambda info, _: _brief(row_of(info)[2]), least=6)
 _WIDE = (
     _SCOPE,
     _HELD_BY,
     _FOR,
-    _Column("ENDS IN", lambda info, _: _brief(_row(info)[3])),
+    _Column("ENDS IN", lambda info, _: _brief(row_of(info)[3])),
     _Column("PROGRESS", _progress, lambda info: "good", gives_way=True),
-    _Column("WAITING", lambda info, _: _row(info)[4], _waiting_style),
+    _Column("WAITING", lambda info, _: row_of(info)[4], _waiting_style),
 )
 _NARROW = (
     _SCOPE,
     _HELD_BY,
     _FOR,
     _Column("DONE", _done, lambda info: "good", gives_way=True),
-    _Column("WAIT", lambda info, _: _row(info)[4], _waiting_style),
+    _Column("WAIT", lambda info, _: row_of(info)[4], _waiting_style),
 )
 
 

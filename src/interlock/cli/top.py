@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import machine
 from ..errors import InterlockError, InvalidInput
-from .looking import _who
+from .looking import name_of
 from .options import Call, Parser, is_terminal, parser
 from .output import plain
 from .picture import Picture, View, draw, hear, press
@@ -46,7 +46,7 @@ def take_away(il: Interlock, scope: str) -> str:
         done = il.break_(scope)
     except InterlockError as error:
         return f"{scope}: {error}"
-    who = " and ".join(map(_who, done.holders))
+    who = " and ".join(map(name_of, done.holders))
     return f"{scope}: taken from {who}." if done.broken else f"Nobody held {scope}."
 
 
