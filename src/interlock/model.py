@@ -38,21 +38,29 @@ class Holder(Record):
     expires_in: float | None = None
     """Seconds left by the store's clock; None when the hold has no end."""
 
+    @property
+    def name(self) -> str:
+        """Who this is, in words."""
+        return _name(self)
+
     def describe(self) -> str:
-        """Who this is, in words for an error message."""
-        who = []
-        if self.label:
-            who.append(self.label)
-        if self.workflow_name or self.workflow_id:
-            who.append(f"workflow {self.workflow_name or self.workflow_id}")
-        if self.execution_id:
-            who.append(f"execution {self.execution_id}")
-        if self.pid:
-            who.append(f"process {self.pid} on {self.host}")
-        if not who:
-            who.append(f"lock_id {self.lock_id}" if self.lock_id else "a counter without an owner")
-        since = f" since {self.locked_at}" if self.locked_at else ""
-        return ", ".join(who) + since
+        """The same, and since when: for an error message."""
+        return f"{self.name} since {self.locked_at}" if self.locked_at else self.name
+
+
+def _name(who: Holder | Waiter) -> str:
+    words = []
+    if who.label:
+        words.append(who.label)
+    if who.workflow_name or who.workflow_id:
+        words.append(f"workflow {who.workflow_name or who.workflow_id}")
+    if who.execution_id:
+        words.append(f"execution {who.execution_id}")
+    if who.pid:
+        words.append(f"process {who.pid} on {who.host}")
+    if not words:
+        words.append(f"lock_id {who.lock_id}" if who.lock_id else "a counter without an owner")
+    return ", ".join(words)
 
 
 def _object(record: str | bytes | None) -> dict[str, Any]:
@@ -88,6 +96,11 @@ class Waiter(Record):
     pid: int | None = None
     label: str | None = None
     permits: int = 1
+
+    @property
+    def name(self) -> str:
+        """Who this is, in words."""
+        return _name(self)
 
 
 def waiter_from_json(record: str | bytes) -> Waiter:

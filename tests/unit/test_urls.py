@@ -87,6 +87,13 @@ def test_a_local_file_takes_no_prefix(tmp_path):
         Interlock(f"sqlite://{tmp_path}/a.db", prefix="x:")
 
 
+def test_a_sentinel_that_is_away_is_told_in_one_sentence():
+    il = Interlock("redis+sentinel://127.0.0.1:1,127.0.0.1:2/service/0")
+    with pytest.raises(StoreUnavailable, match="No master found for 'service'") as refused:
+        il.acquire("s")
+    assert len(str(refused.value)) < 160
+
+
 @pytest.mark.parametrize(("arguments", "says"), [((5,), "url must be a string"), ((None,), "prefix must be")])
 def test_what_is_no_text_is_refused(arguments, says):
     with pytest.raises(InvalidInput, match=says):

@@ -38,7 +38,7 @@ def row_of(info: ScopeInfo) -> tuple[str, ...]:
 
 
 def name_of(holder: Holder) -> str:
-    return printable(holder.describe().partition(" since ")[0])
+    return printable(holder.name)
 
 
 def _left(holder: Holder) -> str:
@@ -65,16 +65,7 @@ def in_words(info: ScopeInfo) -> str:
         lines.append(f"            {ends}ends in {_left(holder)} unless renewed")
         lines.append(f"            lock_id {printable(holder.lock_id or '-')}  fence {holder.fence or '-'}")
     for number, waiter in enumerate(info.waiters[:20], 1):
-        who = Holder(
-            lock_id=waiter.lock_id,
-            workflow_id=waiter.workflow_id,
-            workflow_name=waiter.workflow_name,
-            execution_id=waiter.execution_id,
-            host=waiter.host,
-            pid=waiter.pid,
-            label=waiter.label,
-        )
-        lines.append(f"  {number:>3}. in line  {printable(who.describe())}")
+        lines.append(f"  {number:>3}. in line  {printable(waiter.name)}")
     if info.waiting > 20:
         lines.append(f"       and {info.waiting - 20} more")
     return "\n".join(lines)

@@ -19,7 +19,7 @@ QUIET = 0.3  # for so long it may well be our turn at once
 
 def line(info: ScopeInfo, lock_id: str) -> str:
     holder = info.holders[0] if info.holders else None
-    who = printable(holder.describe().partition(" since ")[0]) if holder else "nobody any more"
+    who = printable(holder.name) if holder else "nobody any more"
     since = f" for {age(holder.locked_at)}" if holder and holder.locked_at else ""
     places = [waiter.lock_id for waiter in info.waiters]
     place = f"; you are number {places.index(lock_id) + 1} in line" if lock_id in places else ""

@@ -193,7 +193,10 @@ class Connector:
     def _unreachable(self, error: BaseException) -> StoreUnavailable:
         if isinstance(error, (AuthenticationError, ResponseError)):
             return refusal(error, self.shown)
-        reason = str(error).rstrip(".") or f"no answer within {self.timeout:g} s"
+        reason = str(error)
+        if self._sentinels:  # what each of them said, at length
+            reason = reason.partition(" : ")[0]
+        reason = reason.rstrip(".") or f"no answer within {self.timeout:g} s"
         return StoreUnavailable(f"Can't reach the Redis at {self.shown}: {reason}.")
 
     def connect(self, timeout: float | None = None) -> Wire:
