@@ -52,11 +52,12 @@ class Pump:
                 os.set_blocking(end, False)
             self._bell = io.FileIO(ends[0], "r"), io.FileIO(ends[1], "w")
         self._reader = key
-        self.lock.release()
         try:
+            self.lock.release()
             concerned = self._read(timeout, self._bell[0].fileno())
         finally:
-            self.lock.acquire()
+            if not self.lock._is_owned():  # type: ignore[attr-defined]  # Ctrl-C may come just before the release
+                self.lock.acquire()
             self._reader = None
         self._bell[0].read(4096)
         for waiter in concerned:

@@ -116,7 +116,8 @@ class TestLooking:
         eventually(told)
         assert json.loads(process.stdout.readline())["event"] in ("acquired", "released")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (130, "")
 
     def test_a_reader_that_has_enough_is_no_error(self, environment, il):
         for number in range(50):
