@@ -90,7 +90,8 @@ def _fatal() -> list[int]:
 def _acquire(call: Call, il: Interlock) -> Lease:
     options = call.lease()
     if options["label"] is None:
-        options["label"] = " ".join(call.command)[:200].strip() or None
+        said = " ".join(call.command)[:200]
+        options["label"] = "".join(c if c.isprintable() else " " for c in said).strip() or None
     if options["wait"] == 0 or not is_terminal(sys.stderr):
         return il.acquire(call.scope, renew=True, **options)
     from .waiting import shown  # noqa: PLC0415 - only for people who wait
