@@ -113,6 +113,17 @@ def eventually(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
         time.sleep(0.01)
 
 
+def see_renewed(il: Any, *scopes: str) -> None:
+    """Wait until each of the scopes is held for longer than it was before; fails when it is not held."""
+
+    def left(scope: str) -> float:
+        return il.show(scope).holders[0].expires_in
+
+    ends = {scope: left(scope) + time.monotonic() for scope in scopes}
+    for scope, end in ends.items():
+        eventually(lambda scope=scope, end=end: time.monotonic() + left(scope) > end)
+
+
 @contextlib.contextmanager
 def collecting(following: Any) -> Iterator[list[Any]]:
     """Everything that an iterator of a client's brings, as it comes, until the block ends."""

@@ -151,10 +151,10 @@ def test_a_second_loop_that_runs_at_the_same_time_is_refused(store):
     """It would take the connections, and with them the renewals, from under the first."""
 
     async def main():
-        async with AsyncInterlock(store.url) as il, il.lock("s", ttl=1) as lease:
+        async with AsyncInterlock(store.url) as il, il.lock("s", ttl=4) as lease:
             with pytest.raises(InterlockError, match="make one for each loop"):
                 await asyncio.to_thread(asyncio.run, il.status.get("s"))
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(4.5)
             lease.check()
 
     asyncio.run(main())

@@ -96,10 +96,10 @@ def test_the_expiry_of_a_lease_that_was_there_before_is_told_too(il, connect, st
 def test_a_renewed_lease_is_not_told_to_have_expired(il, connect, store):
     other = connect(store.url)
     with collecting(il.events()) as events:
-        lease = other.acquire("s", ttl=0.4)
+        lease = other.acquire("s", ttl=3)
         for _ in range(5):
-            lease.renew(ttl=0.4)
-            threading.Event().wait(0.2)
+            lease.renew(ttl=3)
+            threading.Event().wait(0.8)
         lease.release()
         eventually(lambda: "released" in names(events))
     assert names(events) == ["acquired", "released"]

@@ -9,7 +9,7 @@ import pytest
 
 from interlock import InvalidInput, LeaseLost, LockHeld, NotOwner, WaitTimeout
 
-from ..conftest import eventually
+from ..conftest import eventually, see_renewed
 
 
 def test_the_second_is_refused_while_the_first_holds(il):
@@ -133,7 +133,7 @@ def test_a_lease_ends_with_its_ttl(il):
 
 
 def test_renewing_prolongs(il):
-    lease = il.acquire("s", ttl=1)
+    lease = il.acquire("s", ttl=20)
     assert il.renew("s", lease.lock_id, ttl=100).renewed
     assert il.show("s").holders[0].expires_in > 90
     assert lease.renew(200).ttl == 200
@@ -142,8 +142,9 @@ def test_renewing_prolongs(il):
 
 
 def test_a_held_lock_renews_itself(il):
-    with il.lock("s", ttl=0.3) as lease:
-        time.sleep(1.0)  # several times the ttl: only renewal can keep it
+    with il.lock("s", ttl=3) as lease:
+        for _ in range(4):  # longer in all than the ttl
+            see_renewed(il, "s")
         lease.check()
         assert il.show("s").holders[0].lock_id == lease.lock_id
 

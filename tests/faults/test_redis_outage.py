@@ -9,7 +9,7 @@ import pytest
 
 from interlock import Interlock, LeaseLost, StoreUnavailable, WaitTimeout
 
-from ..conftest import eventually
+from ..conftest import eventually, see_renewed
 from ..servers import RedisServer, free_port
 
 pytestmark = pytest.mark.timeout(40)
@@ -208,10 +208,10 @@ class TestForgets:
     def test_script_flush_is_not_noticed(self, connect, own_redis, background):
         il = connect(own_redis.url)
         with own_redis.client() as foreign:
-            with il.lock("s", ttl=1.5) as lease, il.lock("t", ttl=1.5) as other:
+            with il.lock("s", ttl=5) as lease, il.lock("t", ttl=5) as other:
                 (waiter,) = wait_in_line(background, il, 1)
                 foreign.script_flush()
-                time.sleep(2)  # both leases live on only if they are renewed
+                see_renewed(il, "s", "t")
                 lease.check()
                 other.check()
                 foreign.script_flush()
@@ -260,10 +260,11 @@ class TestHangsUp:
 
     def test_a_holder_keeps_its_lease(self, connect, own_redis):
         il = connect(own_redis.url)
-        with own_redis.client() as foreign, il.lock("s", ttl=1) as lease:
+        with own_redis.client() as foreign, il.lock("s", ttl=4) as lease:
             for _ in range(20):
                 foreign.client_kill_filter(_type="normal", skipme=True)
                 time.sleep(0.1)
+            see_renewed(il, "s")
             lease.check()
             assert il.show("s").holders[0].lock_id == lease.lock_id
 

@@ -299,11 +299,11 @@ class TestFork:
             waiter.start()
             while not il.show("theirs").waiting:
                 time.sleep(0.01)
-            with il.lock("s", ttl=1):
+            with il.lock("s", ttl=4):
                 for number in range(10):
                     child = os.fork()
                     if child == 0:
-                        with il.lock(f"child {number}", ttl=1, wait=0) as lease:
+                        with il.lock(f"child {number}", ttl=4, wait=0) as lease:
                             lease.renew()
                             assert il.show("s").held
                         with il.lock("s2", wait=30), il.lock("s2 too", wait=30):
@@ -362,12 +362,12 @@ class TestFork:
                 except LeaseLost:
                     print("not the child's", flush=True)
                 assert (await lease.release()).idempotent
-                async with il.lock("of the child", ttl=1, wait=0):
-                    await asyncio.sleep(1.5)
+                async with il.lock("of the child", ttl=4, wait=0):
+                    await asyncio.sleep(4.5)
                     print((await il.show("s")).held, flush=True)
 
             async def main():
-                async with il.lock("s", ttl=1) as lease:
+                async with il.lock("s", ttl=4) as lease:
                     child = os.fork()
                     if child == 0:
                         asyncio.run(in_child(lease))

@@ -9,7 +9,7 @@ import pytest
 
 from interlock import AsyncInterlock, Interlock, LeaseLost, StoreUnavailable, WaitTimeout
 
-from ..conftest import eventually
+from ..conftest import eventually, see_renewed
 from .proxy import is_script, take_commands
 
 pytestmark = pytest.mark.timeout(60)
@@ -99,10 +99,11 @@ class TestLostReplies:
         lease.check()
 
     def test_of_renewals_in_the_background_lose_no_lease(self, il, direct, proxy):
-        with il.lock("s", ttl=1.5) as one, il.lock("t", ttl=1.5) as two:
+        with il.lock("s", ttl=5) as one, il.lock("t", ttl=5) as two:
             for _ in range(3):
                 proxy.drop_reply()
                 eventually(lambda: proxy.dropped)
+            see_renewed(direct, "s", "t")
             one.check()
             two.check()
             assert {i.scope for i in direct.locks()} == {"s", "t"}

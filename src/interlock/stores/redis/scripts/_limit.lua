@@ -8,7 +8,7 @@ local followed = false
 local SPACING = min(1000, floor(per / limit / 2))
 
 local function expire(key, at)
-  call('PEXPIRE', key, format('%.0f', max(1, ceil((at - now) / 1000))))
+  call('PEXPIREAT', key, format('%.0f', ceil(at / 1000)))
 end
 
 local function allow(used, remaining, slot, free_at)

@@ -9,7 +9,7 @@ local used, latest = tonumber(found[1]) or 0, max(window, tonumber(found[2]) or 
 if latest == window and used + cost <= limit and not looks_only then
   used = call('INCRBY', counter, ARGV[5])
   local ends = (window + 1) * per
-  call('PEXPIRE', counter, format('%.0f', max(1, ceil((ends - now) / 1000))))  -- an n8n may have died before its own
+  call('PEXPIREAT', counter, format('%.0f', ends / 1000))  -- an n8n may have died before its own
   return { 1, used, limit - used, 0, ends, now }
 end
 

@@ -7,15 +7,18 @@
 --#include _ask
 
 local LONGEST = 8 * 3600000  -- of n8n's: in longer ones several numbers of seconds may fit
-local number, counter = tonumber(ARGV[8]), USED .. ARGV[8]
-local used, left, ms = tonumber(call('GET', counter)) or 0, call('PTTL', counter), floor(now / 1000)
+local number, counter, ms = tonumber(ARGV[8]), USED .. ARGV[8], floor(now / 1000)
+local used, expires, blur = tonumber(call('GET', counter)) or 0, redis.pcall('PEXPIRETIME', counter), 0
+if type(expires) ~= 'number' then  -- before 7.0; the two clocks are read one after the other
+  expires, blur = ms + call('PTTL', counter), 50
+end
 
 local function is_current(length)
   return ms >= number * length and ms < (number + 1) * length
 end
 
-local length = floor((ms + left) / (number + 1) + 0.5)
-local is_ours = left > 0 and length <= 366 * 86400000 and math.abs(length * (number + 1) - ms - left) <= 5
+local length = floor(expires / (number + 1) + 0.5)
+local is_ours = expires > ms and length <= 366 * 86400000 and math.abs(length * (number + 1) - expires) <= blur
 if not is_ours then length = min(floor(ms / max(1, number) / 1000) * 1000, LONGEST) end
 if not is_current(length) then return { 0, 0, 0 } end
 return { used, length, (number + 1) * length * 1000 }
