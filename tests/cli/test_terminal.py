@@ -13,6 +13,7 @@ import pytest
 
 from interlock import Interlock
 
+from ..conftest import eventually
 from .conftest import INTERLOCK
 
 PROMPT = "what next? "
@@ -87,6 +88,67 @@ def test_ctrl_c_ends_the_command(shell, il):
     shell.type("\x03")
     shell.expect_code(130)
     assert not il.show("s").held
+
+
+READS = "print('i' 'n', flush=True); print('got', input())"
+"""Not sh, here and below: one that is stopped while it starts a program may hang by itself."""
+
+
+def test_ctrl_z_stops_it_and_fg_goes_on(shell, il):
+    shell.type(f'interlock run s --ttl 60 -- {sys.executable} -c "{READS}"\n')
+    shell.expect("in\r\n")
+    for _ in range(3):
+        shell.type("\x1a")
+        shell.expect("Stopped")
+        shell.expect(PROMPT)
+        assert il.show("s").held
+        shell.type("echo shell''lives\n")
+        shell.expect("shelllives")
+        shell.expect(PROMPT)
+        shell.type("fg\n")
+        shell.expect("interlock run")
+    shell.type("hello\n")
+    shell.expect("got hello")
+    shell.expect_code(0)
+    assert not il.show("s").held
+
+
+def test_bg_goes_on_in_the_background(shell, il):
+    code = "import time; print('i' 'n', flush=True); time.sleep(0.5); print('do' 'ne')"
+    shell.type(f'interlock run s --ttl 60 -- {sys.executable} -c "{code}"\n')
+    shell.expect("in\r\n")
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    shell.expect(PROMPT)
+    shell.type("bg\n")
+    shell.expect("done")
+    eventually(lambda: not il.show("s").held)
+
+
+def test_stopped_from_afar_and_continued(shell, il):
+    shell.type(f'interlock run s --ttl 60 -- {sys.executable} -c "{READS}"\n')
+    shell.expect("in\r\n")
+    pid = il.show("s").holders[0].pid
+    os.kill(pid, signal.SIGTSTP)
+    shell.expect("Stopped")
+    shell.expect(PROMPT)
+    shell.type("fg\n")
+    shell.expect("interlock run")
+    shell.type("hello\n")
+    shell.expect("got hello")
+    shell.expect_code(0)
+
+
+def test_what_was_lost_while_it_was_stopped_is_ended(shell, il):
+    shell.type(f'interlock run s --ttl 1 -- {sys.executable} -c "{READS}"\n')
+    shell.expect("in\r\n")
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    shell.expect(PROMPT)
+    with il.lock("s", wait=20):
+        shell.type("fg\n")
+        shell.expect("was lost")
+        shell.expect_code(70)
 
 
 def test_in_the_background_from_the_start(shell, il):

@@ -9,11 +9,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGTSTP")
+OURS = ("SIGCONT", "SIGTTOU", "SIGCHLD")
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 _PR_SET_PDEATHSIG = 1
 
@@ -39,11 +40,12 @@ class Process:
     def run(self, pipe: Pipe | None = None) -> int:
         before = self._take_signals()
         try:
-            try:
-                code = self._start(pipe)
-            finally:
-                self._started.set()
-            return self._wait() if code is None else code
+            with _bell() as bell:
+                try:
+                    code = self._start(pipe)
+                finally:
+                    self._started.set()
+                return self._wait(bell) if code is None else code
         finally:
             self._take_terminal_back()
             for number, handler in before.items():
@@ -57,14 +59,17 @@ class Process:
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
+        # Else one that comes before the child has become the command would be lost.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _numbers(FORWARDED))
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                self._become(pipe, parent)
+                self._become(pipe, parent, mask)
             except OSError as error:
                 os.write(writer, str(error.errno).encode())
             finally:
                 os._exit(NOT_FOUND)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(writer)
         with contextlib.suppress(OSError):  # it may have done so itself, and even be gone
             os.setpgid(self._pid, self._pid)
@@ -78,15 +83,16 @@ class Process:
         print(f"interlock: {self._command[0]}: {os.strerror(number)}", file=sys.stderr)
         return NOT_FOUND if number == errno.ENOENT else NOT_EXECUTABLE
 
-    def _become(self, pipe: Pipe | None, parent: int) -> None:
+    def _become(self, pipe: Pipe | None, parent: int, mask: set[Any]) -> None:
         """In the child: the command."""
         os.setpgid(0, 0)
         if self._terminal is not None:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             os.tcsetpgrp(self._terminal, os.getpid())
-        for number in (*_numbers(FORWARDED), signal.SIGCONT, signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (*_numbers(FORWARDED), *_numbers(OURS), signal.SIGPIPE, signal.SIGXFSZ):
             if signal.getsignal(number) is not signal.SIG_IGN or number not in _numbers(FORWARDED):
                 signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if sys.platform == "linux":
             import ctypes  # noqa: PLC0415 - slow to import, and here the parent need not wait for it
 
@@ -106,6 +112,7 @@ class Process:
                 before[number] = signal.signal(number, self._forward)
         before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._continued)
         before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         return before
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
@@ -133,20 +140,20 @@ class Process:
             time.sleep(0.02)
         self.send(signal.SIGKILL)
 
-    def _wait(self) -> int:
+    def _wait(self, bell: int) -> int:
         while True:
-            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | os.WNOHANG)
             if found is None:
-                continue
-            if found.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED):
-                os.waitid(os.P_PID, self._pid, os.WSTOPPED)
+                os.read(bell, 512)
+            elif found.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED):
+                os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG)
                 self._stop_too(found.si_status)
-                continue
-            with self._lock:  # from here on its pid may be somebody else's
-                self._ended = True
-                _, status = os.waitpid(self._pid, 0)
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            else:
+                with self._lock:  # from here on its pid may be somebody else's
+                    self._ended = True
+                    _, status = os.waitpid(self._pid, 0)
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
 
     # ------------------------------------------------------------------ the terminal
 
@@ -155,7 +162,9 @@ class Process:
         if self._terminal is None and number == signal.SIGSTOP:
             return  # somebody has stopped the command alone, and will continue it
         self._take_terminal_back()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pthread_kill(
+            threading.get_ident(), signal.SIGSTOP
+        )  # `os.kill` might return before it stops us
 
     def _give_terminal(self) -> None:
         terminal = _terminal()
@@ -173,6 +182,20 @@ class Process:
 
 def _numbers(names: Sequence[str]) -> list[int]:
     return [int(getattr(signal, name)) for name in names]
+
+
+@contextlib.contextmanager
+def _bell() -> Iterator[int]:
+    """A pipe that a signal writes to: one that reaches another thread would not interrupt what we wait in."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
 
 
 def _terminal() -> int | None:
