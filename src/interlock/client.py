@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import machine
 from .audience import Audience
@@ -13,6 +13,12 @@ from .errors import StoreUnavailable
 from .renewal import Renewals
 from .room import Room
 from .stores import Store, StoreConfig, configure
+
+if TYPE_CHECKING:
+    from .lease import BaseLease
+    from .protocol.effects import Hold
+
+L = TypeVar("L", bound="BaseLease")
 
 CLOSING_LIMIT = 5.0  # seconds for those who wait to take back what they have asked for
 BUSY_LIMIT = 10.0  # seconds that a local file may stay locked by somebody else
@@ -72,6 +78,16 @@ class Client:
 
     def _watch(self, lease: Any) -> None:
         """Renew the lease when that is due, and tell when it is lost, if either was asked for."""
+
+    def _take(self, kind: Callable[..., L], hold: Hold) -> L:
+        """A lease of this kind, from now on watched over."""
+        lease = kind(self, hold.won, self._config.keys(hold.won.request.scope), hold.on_lost)
+        try:
+            self._watch(lease)
+        except BaseException:
+            self._renewals.remove(lease)
+            raise
+        return lease
 
     def _scope_of(self, scope: Any, args: Any, kwargs: Any) -> str:
         name: str = scope(*args, **kwargs) if callable(scope) else scope

@@ -31,37 +31,39 @@ class Pump:
         key = id(waiter)
         with self.lock:
             mine = self._waiting[key] = threading.Condition(self.lock)
-            try:
-                while not ready():
+        try:
+            while True:
+                with self.lock:
+                    if ready():
+                        return True
                     left = min(time_left(), 3600.0)
                     if left <= 0:
                         return False
                     if self._reader is not None:
                         mine.wait(left)
-                    else:
-                        self._read_for_all(key, left)
-                return True
-            finally:
-                del self._waiting[key]
+                        continue
+                    bell = self._open_bell()
+                    self._reader = key
+                concerned = self._read(left, bell.fileno())
+                with self.lock:
+                    self._reader = None
+                    bell.read(4096)
+                    for other in concerned:
+                        self.poke(other)
+        finally:  # Ctrl-C may come at any step
+            with self.lock:
+                self._waiting.pop(key, None)
+                if self._reader == key:
+                    self._reader = None
                 self._appoint_reader()
 
-    def _read_for_all(self, key: int, timeout: float) -> None:
+    def _open_bell(self) -> io.FileIO:
         if self._bell is None:
             ends = os.pipe()
             for end in ends:
                 os.set_blocking(end, False)
             self._bell = io.FileIO(ends[0], "r"), io.FileIO(ends[1], "w")
-        self._reader = key
-        try:
-            self.lock.release()
-            concerned = self._read(timeout, self._bell[0].fileno())
-        finally:
-            if not self.lock._is_owned():  # type: ignore[attr-defined]  # Ctrl-C may come just before the release
-                self.lock.acquire()
-            self._reader = None
-        self._bell[0].read(4096)
-        for waiter in concerned:
-            self.poke(waiter)
+        return self._bell[0]
 
     def _appoint_reader(self) -> None:
         if self._reader is None:

@@ -18,8 +18,8 @@ from .following import AsyncFollowing
 from .limits import AsyncLimits
 from .model import Broken, CleanedUp, Event, Released, Renewed, ScopeInfo
 from .protocol import cleanup, leases, limits, notices
-from .protocol.effects import Await, Call, Effect, Enter, Leave, Listen, Rise, Sit, Sleep, Wake
-from .protocol.leases import AcquireOptions, Request, Won
+from .protocol.effects import Await, Call, Effect, Enter, Hold, Leave, Listen, Rise, Sit, Sleep, Wake
+from .protocol.leases import AcquireOptions, Request
 from .protocol.limits import LimitOptions
 from .protocol.notices import Follower
 from .renewal import Held
@@ -178,17 +178,12 @@ class AsyncInterlock(Client):
 
     async def _acquire(self, req: Request, on_lost: Callable[[AsyncLease], object] | None) -> AsyncLease:
         self._bind()
-        return await self._hold(leases.acquire(req, self._room, self._store.listening), on_lost)
+        return await self._hold(leases.acquire(req, self._room, self._store.listening, on_lost))
 
-    async def _hold(
-        self, winning: Generator[Effect, Any, Won], on_lost: Callable[[AsyncLease], object] | None = None
-    ) -> AsyncLease:
+    async def _hold(self, taking: Generator[Effect, Any, AsyncLease]) -> AsyncLease:
         if self._closed:
             raise ClientClosed
-        won = await self._run(winning)
-        lease = AsyncLease(self, won, self._config.keys(won.request.scope), on_lost)
-        self._watch(lease)
-        return lease
+        return await self._run(taking)
 
     def _bind(self) -> None:
         """Connections belong to a loop; a program's second `asyncio.run` starts with new ones."""
@@ -263,6 +258,8 @@ class AsyncInterlock(Client):
             elif not self._room.is_waiting(effect.place.scope):
                 self._store.unwatch(effect.place.scope)
             return None
+        if isinstance(effect, Hold):
+            return self._take(AsyncLease, effect)
         if isinstance(effect, Await):
             return await self._await(effect.place, effect.deadline)
         if isinstance(effect, Wake):

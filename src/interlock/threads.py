@@ -18,8 +18,8 @@ from .errors import ClientClosed, InterlockError
 from .lease import Lease, Lock
 from .model import Broken, CleanedUp, Event, Released, Renewed, ScopeInfo
 from .protocol import leases
-from .protocol.effects import Await, Call, Effect, Enter, Leave, Listen, Rise, Sit, Sleep, Wake
-from .protocol.leases import AcquireOptions, Request, Won
+from .protocol.effects import Await, Call, Effect, Enter, Hold, Leave, Listen, Rise, Sit, Sleep, Wake
+from .protocol.leases import AcquireOptions, Request
 from .pump import Pump
 from .room import Place
 from .stores.base import Busy, Signal
@@ -227,50 +227,44 @@ class Interlock(Client):
     # ------------------------------------------------------------------ running the protocol
 
     def _acquire(self, req: Request, on_lost: Callable[[Lease], object] | None) -> Lease:
-        return self._hold(leases.acquire(req, self._room, self._store.listening), on_lost)
+        return self._hold(leases.acquire(req, self._room, self._store.listening, on_lost))
 
-    def _hold(
-        self, winning: Generator[Effect, Any, Won], on_lost: Callable[[Lease], object] | None = None
-    ) -> Lease:
+    def _hold(self, taking: Generator[Effect, Any, Lease]) -> Lease:
         if self._closed:
             raise ClientClosed
-        won = self._run(winning)
-        lease = Lease(self, won, self._config.keys(won.request.scope), on_lost)
-        try:
-            self._watch(lease)
-        except BaseException:
-            lease.release()
-            raise
-        return lease
+        return self._run(taking)
 
     def _run(self, flow: Generator[Effect, Any, R]) -> R:
         """Do what the flow asks for, until it returns."""
+        effect: Effect | None = None
         result: Any = None
         error: BaseException | None = None
         while True:
-            try:
-                effect: Effect = flow.send(result) if error is None else flow.throw(error)
+            try:  # around all of it: Ctrl-C may come between any two steps, and the flow has to hear of it
+                while True:
+                    effect = flow.send(result) if error is None else flow.throw(error)
+                    result = error = None
+                    result = self._carry_out(effect)
             except StopIteration as stop:
                 value: R = stop.value
                 return value
-            result = error = None
-            try:
-                try:
-                    if type(effect) is not Call:
-                        result = self._perform(effect)
-                    elif effect.tracked:
-                        result = self._store.call_tracked(effect.operation, self._pump)
-                    else:
-                        result = self._store.call(effect.operation)
-                except Busy:
-                    result = self._insist(effect)
-            except Exception as raised:
-                error = raised
-            except BaseException as interruption:  # Ctrl-C: not before this is done
-                if type(effect) is Call and effect.shielded:
-                    with contextlib.suppress(InterlockError):
+            except BaseException as raised:
+                if flow.gi_frame is None:  # type: ignore[attr-defined]  # it is the flow's own
+                    raise
+                if not isinstance(raised, Exception) and type(effect) is Call and effect.shielded:
+                    with contextlib.suppress(InterlockError):  # not before this is done
                         self._insist(effect)
-                error = interruption
+                error = raised
+
+    def _carry_out(self, effect: Effect) -> Any:
+        try:
+            if type(effect) is not Call:
+                return self._perform(effect)
+            if effect.tracked:
+                return self._store.call_tracked(effect.operation, self._pump)
+            return self._store.call(effect.operation)
+        except Busy:
+            return self._insist(effect)
 
     def _insist(self, effect: Any) -> Any:
         """Until the store has time for it."""
@@ -307,6 +301,8 @@ class Interlock(Client):
                 elif not self._room.is_waiting(effect.place.scope):
                     self._store.unwatch(effect.place.scope)
             return None
+        if isinstance(effect, Hold):
+            return self._take(Lease, effect)
         if isinstance(effect, Await):
             return self._await(effect.place, effect.deadline)
         if isinstance(effect, Wake):

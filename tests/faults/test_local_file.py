@@ -211,6 +211,25 @@ def test_ctrl_c_leaves_nothing_behind(store, run_python, code):
     assert not il.show("s").held
 
 
+def test_who_died_in_line_is_not_shown(store, run_python, background):
+    il = Interlock(store.url)
+    lease = il.acquire("s")
+    processes = []
+    for number in range(3):
+        processes.append(run_python(WAIT, store.url))
+        eventually(lambda number=number: il.show("s").waiting == number + 1)
+    behind = background(il.acquire, "s", wait=30)
+    eventually(lambda: il.show("s").waiting == 4)
+    for process in processes[:2]:
+        process.kill()
+        process.wait()
+    assert [waiter.pid for waiter in il.show("s").waiters] == [processes[2].pid, os.getpid()]
+    processes[2].kill()
+    processes[2].wait()
+    lease.release()
+    behind.result(15).release()
+
+
 def test_fences_grow_although_the_file_was_deleted(connect, store):
     il, other = connect(store.url), connect(store.url)
     lease = il.acquire("s")

@@ -16,6 +16,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -667,11 +668,23 @@ def backend(store: Any) -> Iterator[Callable[[float], Backend]]:
         each.close()
 
 
+def check(machine: Callable[[], ScopeMachine], examples: int, steps: int) -> None:
+    # What is left to do depends on the time in places, and a stall can change the middle of a known history.
+    for attempt in range(3):
+        try:
+            run_state_machine_as_test(machine, settings=profile(examples, steps))
+        except FlakyStrategyDefinition:
+            if attempt == 2:
+                raise
+        else:
+            return
+
+
 def test_any_history_agrees_with_the_model(backend):
     there = backend(600.0)
-    run_state_machine_as_test(lambda: ScopeMachine(there), settings=profile(50, 50))
+    check(lambda: ScopeMachine(there), 50, 50)
 
 
 def test_any_history_with_long_silences_agrees_with_the_model(backend):
     there = backend(1.0)
-    run_state_machine_as_test(lambda: PatientMachine(there), settings=profile(5, 12))
+    check(lambda: PatientMachine(there), 5, 12)

@@ -7,7 +7,7 @@ import pytest
 from interlock import LockHeld, StoreUnavailable, WaitTimeout, machine
 from interlock.model import Holder
 from interlock.protocol import leases
-from interlock.protocol.effects import Await, Call, Enter, Leave, Listen, Sleep
+from interlock.protocol.effects import Await, Call, Enter, Hold, Leave, Listen, Sleep
 from interlock.room import Room
 from interlock.stores.base import Done, Granted, Queued, Refused, Release
 
@@ -53,9 +53,18 @@ class Play:
 def test_a_free_scope_takes_one_operation(room):
     play = Play(room)
     assert play.asked.operation.queue is False
+    assert play.answer(GRANT).won.grant == GRANT
     with pytest.raises(StopIteration) as done:
-        play.answer(GRANT)
-    assert done.value.value.grant == GRANT
+        play.answer("the lease")
+    assert done.value.value == "the lease"
+
+
+def test_a_lease_that_cannot_be_held_is_given_back(room):
+    play = Play(room)
+    assert isinstance(play.answer(GRANT), Hold)
+    assert play.fail(KeyboardInterrupt()) == Call(Release("s", "me"), shielded=True)
+    with pytest.raises(KeyboardInterrupt):
+        play.answer(Done())
 
 
 def test_a_waiter_sits_down_before_its_turn_can_come(room):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..audience import Seat
 from ..room import Place
 from ..stores.base import Operation
+
+if TYPE_CHECKING:
+    from .leases import Won
 
 
 class Call(NamedTuple):
@@ -60,11 +63,18 @@ class Wake(NamedTuple):
     places: list[Place]
 
 
+class Hold(NamedTuple):
+    """Sends the lease, now that it is renewed and its loss is told, as far as that was asked for."""
+
+    won: Won
+    on_lost: Callable[[Any], object] | None
+
+
 class Sleep(NamedTuple):
     seconds: float
 
 
-Effect = Call | Listen | Enter | Leave | Sit | Rise | Await | Wake | Sleep
+Effect = Call | Listen | Enter | Leave | Sit | Rise | Await | Wake | Hold | Sleep
 
 
 def sit(seat: Seat) -> Generator[Effect, Any, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple, TypedDict
@@ -34,7 +34,7 @@ from ..stores.base import (
     Scopes,
     Show,
 )
-from .effects import Await, Call, Effect, Enter, Leave, Listen, Sleep, Wake
+from .effects import Await, Call, Effect, Enter, Hold, Leave, Listen, Sleep, Wake
 
 
 class Identity(TypedDict, total=False):
@@ -185,45 +185,72 @@ class Won(NamedTuple):
     valid_until: float
 
 
-def acquire(req: Request, room: Room, listening: bool) -> Generator[Effect, Any, Won]:
-    if room.has(req.scope, req.lock_id):
-        raise room.taken(req.scope, req.lock_id)
-    started = sent = machine.now()
-    queue = listening and req.wait != 0
-    reply = None
-    place: Place | None = None
+class Attempt:
+    """A request on its way to a lease."""
+
+    def __init__(self, request: Request, on_lost: Callable[[Any], object] | None = None) -> None:
+        self.request = request
+        self.on_lost = on_lost
+        self.place: Place | None = None  # in this client's waiting room
+
+    def won(self, grant: Granted, sent: float) -> Won:
+        return Won(self.request, grant, sent + self.request.first.ttl / 1000)
+
+
+def take(attempt: Attempt, winning: Generator[Effect, Any, Won]) -> Generator[Effect, Any, Any]:
+    """The lease that is won. Whatever goes wrong leaves neither a lease nor a place in the queue behind."""
     try:
-        if queue:  # be there before the turn can come
-            place = yield Enter(req.scope, req.lock_id)
-        try:
-            reply = yield Call(req.operation(queue))
-        except StoreUnavailable as error:
-            if not (queue and error.maybe_done):
-                raise
-            reply = error  # in line perhaps: hold on to that
-        if not isinstance(reply, Granted):
-            if req.wait == 0:
-                assert isinstance(reply, Refused)
-                raise LockHeld(req.scope, reply.holder, reply.total)
-            place = place or (yield Enter(req.scope, req.lock_id))
-            reply, sent = yield from _wait_in_line(req, room, place, reply, started)
+        won = yield from winning
+        if attempt.place is not None:
+            yield Leave(attempt.place)
+            attempt.place = None
+        return (yield Hold(won, attempt.on_lost))
     except (LockHeld, InvalidInput):
         raise
     except GeneratorExit:  # thrown away with its event loop: nobody is left to carry out anything
-        place = None
+        attempt.place = None
         raise
     except StoreUnavailable as error:
-        if place is not None or error.maybe_done:
-            yield from _withdraw(req, place)
+        if attempt.place is not None or error.maybe_done:
+            yield from _withdraw(attempt)
         raise
-    except BaseException:
-        # Cancelled, interrupted or out of time: leave neither a lease nor a place in the queue behind.
-        yield from _withdraw(req, place)
+    except BaseException:  # cancelled, interrupted or out of time
+        yield from _withdraw(attempt)
         raise
     finally:
-        if place is not None:
-            yield Leave(place)
-    return Won(req, reply, sent + req.first.ttl / 1000)
+        if attempt.place is not None:
+            yield Leave(attempt.place)
+
+
+def acquire(
+    req: Request, room: Room, listening: bool, on_lost: Callable[[Any], object] | None = None
+) -> Generator[Effect, Any, Any]:
+    if room.has(req.scope, req.lock_id):
+        raise room.taken(req.scope, req.lock_id)
+    attempt = Attempt(req, on_lost)
+    return take(attempt, _win(attempt, room, listening))
+
+
+def _win(attempt: Attempt, room: Room, listening: bool) -> Generator[Effect, Any, Won]:
+    req = attempt.request
+    started = machine.now()
+    queue = listening and req.wait != 0
+    if queue:  # be there before the turn can come
+        attempt.place = yield Enter(req.scope, req.lock_id)
+    try:
+        reply = yield Call(req.operation(queue))
+    except StoreUnavailable as error:
+        if not (queue and error.maybe_done):
+            raise
+        reply = error  # in line perhaps: hold on to that
+    if isinstance(reply, Granted):
+        return attempt.won(reply, started)
+    if req.wait == 0:
+        assert isinstance(reply, Refused)
+        raise LockHeld(req.scope, reply.holder, reply.total)
+    if attempt.place is None:
+        attempt.place = yield Enter(req.scope, req.lock_id)
+    return attempt.won(*(yield from _wait_in_line(req, room, attempt.place, reply, started)))
 
 
 def _wait_in_line(
@@ -274,9 +301,10 @@ def _wait_in_line(
             return reply, now
 
 
-def _withdraw(req: Request, place: Place | None) -> Generator[Effect, Any, None]:
+def _withdraw(attempt: Attempt) -> Generator[Effect, Any, None]:
+    req = attempt.request
     # The same way as the last look, which may still be travelling: it must arrive first.
-    tracked = place is not None and place.tracked
+    tracked = attempt.place is not None and attempt.place.tracked
     try:
         yield Call(Release(req.scope, req.lock_id), tracked=tracked, shielded=True)
     except StoreUnavailable:

@@ -13,7 +13,7 @@ from ..errors import ClientClosed, LockHeld, NotOwner, StoreUnavailable
 from ..model import Status, StatusChanged
 from ..stores.base import Begin, GetStatus, Gone, Report, Seen, SetStatus, Taken, UnsetStatus, Words
 from .effects import Await, Call, Effect, Listen, Sit, Sleep
-from .leases import Fields, Request, Won, identity_of, release
+from .leases import Attempt, Fields, Request, Won, identity_of, release, take
 
 DEFAULT_TIMEOUT = 600.0
 
@@ -72,14 +72,19 @@ def unset_status(key: str, lock_id: str | None) -> Generator[Effect, Any, Status
     return StatusChanged(ok=True, key=key)
 
 
-def begin(job: Request, said: Words) -> Generator[Effect, Any, Won]:
+def begin(job: Request, said: Words) -> Generator[Effect, Any, Any]:
     """The lease on a job, unless it runs already: then `LockHeld` with its status."""
-    sent = machine.now()
+    attempt = Attempt(job)
+    return take(attempt, _begin(attempt, said))
+
+
+def _begin(attempt: Attempt, said: Words) -> Generator[Effect, Any, Won]:
+    job, sent = attempt.request, machine.now()
     reply = yield Call(Begin(job.first, said))
     if isinstance(reply, Taken):
         status = reply.status if reply.status.output is not None else None
         raise LockHeld(job.scope, reply.holder, reply.total, status)
-    return Won(job, reply, sent + job.first.ttl / 1000)
+    return attempt.won(reply, sent)
 
 
 class Watcher(Seat):

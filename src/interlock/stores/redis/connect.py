@@ -22,6 +22,8 @@ try:
     from redis.backoff import NoBackoff
     from redis.exceptions import AuthenticationError, RedisError, ResponseError
     from redis.retry import Retry
+
+    from .commands import pack
 except ImportError as missing:
     raise StoreUnavailable("Redis needs two more packages: pip install 'interlock[redis]'.") from missing
 
@@ -116,6 +118,15 @@ class Wire:
         self._connection.disconnect()
 
 
+class _Packer:
+    """For what redis-py says while it connects: hiredis crashes when Ctrl-C meets it packing a number."""
+
+    @staticmethod
+    def pack(name: str, *words: Any) -> list[bytes]:
+        texts = (word if isinstance(word, (str, bytes)) else str(word) for word in words)
+        return [pack((*name.split(), *texts))]
+
+
 class Connector:
     """Makes connections for one URL."""
 
@@ -139,6 +150,7 @@ class Connector:
         self.timeout = float(self._options["socket_timeout"])
         self._options.setdefault("client_name", "interlock")
         self._options["protocol"] = 3
+        self._options["driver_info"] = None  # else looked up on disk, and told in two round trips
 
     @classmethod
     def check(cls, config: Any) -> None:
@@ -184,6 +196,8 @@ class Connector:
             options["socket_timeout"] = options["socket_connect_timeout"] = timeout
         if asynchronous:
             options["socket_timeout"] = None  # the line watches its own replies
+        else:
+            options["command_packer"] = _Packer
         retry: Any = redis.asyncio.retry.Retry if asynchronous else Retry
         options["retry"] = retry(NoBackoff(), 0)
         if self._sentinels:

@@ -106,20 +106,24 @@ class RedisStore(RedisStoreBase):
         except IndexError:
             wire = self._connector.connect(timeout)
         wire.timeout = timeout
+        under_way = True
         try:
             wire.send(packed)
             replies = [wire.receive() for _ in commands]
+            under_way = False
             for index, reply in enumerate(replies):
                 if type(reply) is ErrorReply and is_error(reply, "NOSCRIPT"):
+                    under_way = True
                     wire.send(pack(self._commands.with_text(commands[index])))
                     replies[index] = wire.receive()
+                    under_way = False
         except UNREACHABLE:
             wire.close()
             raise
         except BaseException:
             # Ctrl-C: what was sent must have been carried out before anything is sent to undo it.
             with contextlib.suppress(Exception):
-                wire.receive_all(timeout=1.0)
+                wire.receive_all(timeout=1.0 if under_way else 0)
             wire.close()
             raise
         self._idle.append(wire)

@@ -225,6 +225,7 @@ class Engine:
     def _show(self, db: sqlite3.Connection, op: Show) -> ScopeInfo:
         scope = op.scope
         leases = self._leases(db, scope)
+        self._forget_the_dead(db, scope)
         (waiting,) = db.execute("SELECT count(*) FROM waiters WHERE scope = ?", (scope,)).fetchone()
         line = db.execute("SELECT identity FROM waiters WHERE scope = ? ORDER BY place LIMIT 1000", (scope,))
         return ScopeInfo(
@@ -470,6 +471,20 @@ class Engine:
                 return head
             self._leave_queue(db, scope, head)
             self._board.tell("left", scope, head.identity)
+
+    def _forget_the_dead(self, db: sqlite3.Connection, scope: str) -> None:
+        """Wherever in the queue they were."""
+        of_process = "FROM waiters WHERE scope = ? AND realm = ? AND pid = ? AND started IS ?"
+        found = db.execute("SELECT DISTINCT realm, pid, started FROM waiters WHERE scope = ?", (scope,))
+        for realm, pid, started in found.fetchall():
+            rebooted = not realm.startswith(machine.boot_id())
+            if rebooted or (realm == self.realm and pid != self._pid and not machine.alive(pid, started)):
+                process = (scope, realm, pid, started)
+                for (identity,) in db.execute(f"SELECT identity {of_process}", process).fetchall():
+                    self._board.tell("left", scope, identity)
+                db.execute(f"DELETE {of_process}", process)
+                self._forget_if_empty(db, scope)
+                self._tell_head(db, scope)
 
     def _leave_queue(self, db: sqlite3.Connection, scope: str, waiter: _Waiter) -> None:
         db.execute("DELETE FROM waiters WHERE scope = ? AND place = ?", (scope, waiter.place))
