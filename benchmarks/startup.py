@@ -21,8 +21,11 @@ ON_REDIS = "interlock run x -- true, Redis"
 
 
 def _command(*words: str, **environment: str) -> Callable[[], object]:
+    # As wherever it is installed, modules are compiled once, not at every start.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
     def call() -> None:
-        subprocess.run(words, env={**os.environ, **environment}, check=True, cwd="/")
+        subprocess.run(words, env={**kept, **environment}, check=True, cwd="/")
 
     return call
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,11 @@ from interlock import Interlock
 
 from .facade import AsyncFacade
 from .servers import LocalFile, RedisServer, redis_binaries
+
+# Under nohup, or in the background of a script, they are ignored, and all that the tests start inherits that.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 STORES = [*redis_binaries(), "sqlite"]
 
