@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from functools import cache
-from pathlib import Path
 
 # Counts while the machine sleeps, which CLOCK_MONOTONIC does not: a lease ages in a closed laptop too.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -26,7 +25,8 @@ def host() -> str:
 def boot_id() -> str:
     """Differs after every reboot."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
     except OSError:
         pass
     import subprocess  # noqa: PLC0415 - slow to import, and of use on macOS only

@@ -5,8 +5,8 @@ The file is looked for in the working folder and upwards, then in the user's con
 
 from __future__ import annotations
 
+import contextlib
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import InvalidInput
@@ -76,22 +76,28 @@ def _as_meant(name: str, value: Any, where: str) -> Any:
     return float(value)
 
 
-def _find_file() -> Path | None:
-    here = Path.cwd()
-    folders = [here, *here.parents]
+def _find_file() -> str | None:
+    folders = []
+    with contextlib.suppress(OSError):  # the working folder may be gone
+        folders.append(os.getcwd())
+    while folders and folders[-1] != os.path.dirname(folders[-1]):
+        folders.append(os.path.dirname(folders[-1]))
     config = os.environ.get("XDG_CONFIG_HOME", "")
-    folders.append((Path(config) if os.path.isabs(config) else Path.home() / ".config") / "interlock")
-    return next((file for folder in folders if (file := folder / FILE).is_file()), None)
+    if not os.path.isabs(config):
+        config = os.path.expanduser("~/.config")
+    folders.append(os.path.join(config, "interlock"))
+    return next(filter(os.path.isfile, (os.path.join(folder, FILE) for folder in folders)), None)
 
 
-def _read_file() -> tuple[Path | None, dict[str, Any]]:
+def _read_file() -> tuple[str | None, dict[str, Any]]:
     file = _find_file()
     if file is None:
         return None, {}
     import tomllib  # noqa: PLC0415 - most people have no such file
 
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        with open(file, "rb") as content:
+            found = tomllib.load(content)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(f"{file} can't be read: {error}.") from None
     # Tables are for others: a service, its alerts.

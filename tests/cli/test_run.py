@@ -143,6 +143,25 @@ class TestSignals:
         assert process.returncode == 3
         assert not il.show("s").held
 
+    def test_a_flood_of_them_does_no_harm(self, start):
+        script = """if True:
+            import os, signal, time
+            for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
+                signal.signal(number, lambda *_: None)
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(3))  # not while others come in
+            print("in", flush=True)
+            while True:
+                time.sleep(0.05)
+        """
+        process = start("run", "s", "--", sys.executable, "-c", script)
+        assert line(process) == "in"
+        for _ in range(1000):
+            for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT):
+                process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 3
+
     def test_reach_what_the_command_has_started_too(self, start):
         process = start("run", "s", "--", "sh", "-c", "sleep 300 & echo $!; wait")
         child = int(line(process))

@@ -90,7 +90,7 @@ def test_ctrl_c_ends_the_command(shell, il):
     assert not il.show("s").held
 
 
-READS = "print('i' 'n', flush=True); print('got', input())"
+READS = "print('i' 'n', flush=True)\nwhile (line := input()) != 'end': print('got', line, flush=True)"
 """Not sh, here and below: one that is stopped while it starts a program may hang by itself."""
 
 
@@ -107,8 +107,9 @@ def test_ctrl_z_stops_it_and_fg_goes_on(shell, il):
         shell.expect(PROMPT)
         shell.type("fg\n")
         shell.expect("interlock run")
-    shell.type("hello\n")
-    shell.expect("got hello")
+        shell.type("hello\n")
+        shell.expect("got hello")
+    shell.type("end\n")
     shell.expect_code(0)
     assert not il.show("s").held
 
@@ -134,7 +135,7 @@ def test_stopped_from_afar_and_continued(shell, il):
     shell.expect(PROMPT)
     shell.type("fg\n")
     shell.expect("interlock run")
-    shell.type("hello\n")
+    shell.type("hello\nend\n")
     shell.expect("got hello")
     shell.expect_code(0)
 

@@ -34,7 +34,7 @@ class Process:
         self._terminal = _terminal()
         self._pid = 0
         self._ended = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # one signal's handler may interrupt another's
         self._started = threading.Event()
 
     def run(self, pipe: Pipe | None = None) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..errors import InvalidInput, StoreUnavailable
 from .base import Signal
@@ -29,12 +27,19 @@ class StoreConfig(Protocol):
     def open_async(self, on_signals: Callable[[list[Signal]], None]) -> Store: ...
 
 
-def default_path() -> Path:
+def default_path() -> str:
     """The file that a user's programs share when no URL says otherwise."""
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():  # as the XDG specification wants it
-        state = Path.home() / ".local" / "state"
-    return state / "interlock" / "interlock.db"
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # as the XDG specification wants it
+        state = _from_home("~/.local/state")
+    return os.path.join(state, "interlock", "interlock.db")
+
+
+def _from_home(path: str) -> str:
+    found = os.path.expanduser(path)
+    if not os.path.isabs(found):
+        raise StoreUnavailable("There is no home folder for the local file: set HOME, or INTERLOCK_URL.")
+    return found
 
 
 def without_password(url: str) -> str:
@@ -47,16 +52,18 @@ class _Options:
 
     def __init__(self, url: str, prefix: str | None) -> None:
         self.shown = without_password(url)
-        parts = urlsplit(url)
         own: dict[str, str] = {}
-        rest = []
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            if name in ("prefix", "liveness", "orphan_grace", "timeout"):
-                own[name] = value
-            else:
-                rest.append((name, value))
-        self.url = url.partition("?")[0] + (f"?{urlencode(rest)}" if rest else "")
-        self.scheme, self.path, self.rest = parts.scheme, parts.path, rest
+        self.rest: list[tuple[str, str]] = []
+        self.url, _, query = url.partition("?")
+        if query:
+            from urllib.parse import parse_qsl, urlencode  # noqa: PLC0415 - slow to import
+
+            for name, value in parse_qsl(query.partition("#")[0], keep_blank_values=True):
+                if name in ("prefix", "liveness", "orphan_grace", "timeout"):
+                    own[name] = value
+                else:
+                    self.rest.append((name, value))
+            self.url += f"?{urlencode(self.rest)}" if self.rest else ""
         self.window = self._seconds(own, "liveness", WINDOW)
         self.grace = self._seconds(own, "orphan_grace", GRACE)
         self.timeout = self._seconds(own, "timeout", 5.0)
@@ -94,15 +101,15 @@ class _SqliteConfig(_Options):
         super().__init__(url, prefix)
         if self.rest:
             raise StoreUnavailable(f"The URL {url} is wrong: {self.rest[0][0]!r} is not an option of it.")
-        if not url.startswith("sqlite:///") or self.path in ("", "/"):
+        path = url.partition("?")[0].removeprefix("sqlite://")
+        if not path.startswith("/") or path == "/":
             raise StoreUnavailable(f"The URL {url} is wrong: write sqlite:///absolute/path/of/the.db.")
         if "#" in url:
             raise StoreUnavailable(f"The URL {url} is wrong: write %23 for a # in the path.")
         if self.layout.prefix:
             raise InvalidInput("prefix is for stores that are shared; give each its own local file instead.")
-        home = re.match(r"/+~(/.*)$", self.path)
-        path = unquote(home[1] if home else self.path).lstrip("/")
-        self.file = (Path.home() if home else Path("/")) / path
+        path = _decoded(path).lstrip("/")
+        self.file = _from_home(path) if path.startswith("~/") else f"/{path}"
 
     def open(self) -> Store:
         from .sqlite.threads import SqliteStore  # noqa: PLC0415
@@ -115,17 +122,26 @@ class _SqliteConfig(_Options):
         return AsyncSqliteStore(self, on_signals)
 
 
+def _decoded(path: str) -> str:
+    if "%" not in path:
+        return path
+    from urllib.parse import unquote  # noqa: PLC0415 - slow to import, and seldom needed
+
+    return unquote(path)
+
+
+def _encoded(path: str) -> str:
+    return "".join(f"%{ord(c):02X}" if c in "%?#" else c for c in path)
+
+
 def configure(url: str | None, *, prefix: str | None = None) -> StoreConfig:
     """Read a URL; none means INTERLOCK_URL, else the user's own file. Connects to nothing yet."""
     if url is not None and not isinstance(url, str):
         raise InvalidInput(f"url must be a string, not {url!r}.")
     if prefix is not None and not isinstance(prefix, str):
         raise InvalidInput(f"prefix must be a string, not {prefix!r}.")
-    chosen = url or os.environ.get("INTERLOCK_URL") or f"sqlite://{quote(str(default_path()))}"
-    try:
-        scheme = urlsplit(chosen).scheme
-    except ValueError:
-        scheme = ""
+    chosen = url or os.environ.get("INTERLOCK_URL") or f"sqlite://{_encoded(default_path())}"
+    scheme = chosen.partition("://")[0].lower()
     if scheme in REDIS_SCHEMES:
         config: StoreConfig = _RedisConfig(chosen, prefix)
         from .redis.connect import Connector  # noqa: PLC0415

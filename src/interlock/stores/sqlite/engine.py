@@ -6,7 +6,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import machine
@@ -88,7 +87,7 @@ class _Waiter(NamedTuple):
 class Engine:
     """Not for two threads at once."""
 
-    def __init__(self, file: Path, window: float) -> None:
+    def __init__(self, file: str, window: float) -> None:
         self.file = File(file)
         self._window = round(window * 1000)
         self.client = new_client_id()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ... import machine
@@ -15,7 +14,7 @@ from .limits import Limits
 
 VERSION = 3
 SCARCE = 50 * 2**20  # bytes
-_SCHEMA = Path(__file__).with_name("schema.sql")
+_SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 R = TypeVar("R")
 
@@ -40,9 +39,8 @@ def sweep(db: sqlite3.Connection) -> None:
 class File:
     """One connection to the file. Not for two threads at once."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: str) -> None:
         self._file = file
-        self._path = str(file)
         self._db: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
 
@@ -77,10 +75,10 @@ class File:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.makedirs(os.path.dirname(self._file), exist_ok=True, mode=0o700)
         except OSError as error:
             raise StoreUnavailable(
-                f"Can't create the folder {self._file.parent}: {error.strerror}."
+                f"Can't create the folder {os.path.dirname(self._file)}: {error.strerror}."
             ) from error
         db = sqlite3.connect(self._file, timeout=0, isolation_level=None, check_same_thread=False)
         try:
@@ -112,8 +110,9 @@ class File:
             if version < VERSION:  # else somebody else was faster
                 if version == 0 and db.execute("SELECT 1 FROM sqlite_master").fetchone():
                     raise StoreUnavailable(f"{self._file} is not a file of Interlock's.")
-                for statement in _SCHEMA.read_text().split(";\n"):
-                    db.execute(statement)
+                with open(_SCHEMA) as schema:
+                    for statement in schema.read().split(";\n"):
+                        db.execute(statement)
                 db.execute(f"PRAGMA user_version={VERSION}")
             db.execute("COMMIT")
         except BaseException:
@@ -123,7 +122,7 @@ class File:
 
     def _on_disk(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)
+            found = os.stat(self._file)
         except OSError:
             return None
         return found.st_dev, found.st_ino
@@ -149,12 +148,12 @@ class File:
 
     def findings(self) -> Iterator[Finding]:
         import shutil  # noqa: PLC0415 - for the doctor only
+        from pathlib import Path  # noqa: PLC0415
 
-        size = sum(
-            part.stat().st_size for part in self._file.parent.glob(f"{self._file.name}*") if part.is_file()
-        )
+        file = Path(self._file)
+        size = sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*") if part.is_file())
         yield Finding("file", OK, f"{self._file}, {size // 1024} kB, SQLite {sqlite3.sqlite_version}")
-        free = shutil.disk_usage(self._file.parent).free
+        free = shutil.disk_usage(file.parent).free
         if free < SCARCE:
             yield Finding("disk", WARNING, f"only {free // 2**20} MB are free")
 
