@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import settings
@@ -38,12 +40,28 @@ class Parser(argparse.ArgumentParser):
         )
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)  # else it imports shutil, and that all that compresses
+
+
+@cache
+def _columns() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
 def parser(name: str, summary: str, examples: str, parameters: str = "") -> Parser:
     made = Parser(
         prog=f"interlock {name}",
         description=f"{summary[:1].upper()}{summary[1:]}.",
         epilog=f"examples:\n{examples.rstrip()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         usage=f"interlock {name} {parameters}" if parameters else None,
         allow_abbrev=False,
     )
