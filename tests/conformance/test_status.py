@@ -205,7 +205,7 @@ class TestBegin:
     def test_it_ends_with_its_timeout(self, il):
         il.status.begin("import", timeout=0.2)
         eventually(lambda: not il.show("import").held)
-        assert il.status.get("import").output is None
+        eventually(lambda: il.status.get("import").output is None)
         il.status.begin("import").release()
 
     def test_in_a_block_it_is_over_at_the_end(self, il):
