@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "workflow_name": None,
 }
 SECONDS = ("ttl", "wait", "grace")
+LONGEST = 366 * 86400
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -36,9 +37,12 @@ def seconds(text: str) -> float:
     """`90`, `1.5`, `30s`, `5m`, `2h`, `1d`."""
     number = text.rstrip("smhd")
     try:
-        return float(number) * UNITS[text[len(number) :]]
+        found = float(number) * UNITS[text[len(number) :]]
     except (ValueError, KeyError):
-        raise InvalidInput(f"{text!r} is no time: write seconds, or 30s, 5m, 2h, 1d.") from None
+        found = -1.0
+    if not 0 <= found < LONGEST:
+        raise InvalidInput(f"{text!r} is no time: write seconds, or 30s, 5m, 2h, 1d.")
+    return found
 
 
 class Settings:
@@ -65,15 +69,13 @@ def _as_meant(name: str, value: Any, where: str) -> Any:
     if name not in SECONDS:
         if isinstance(value, str):
             return value
-        raise InvalidInput(f"{where} must be text in quotes, not {value!r}.")
-    if isinstance(value, str):
-        try:
-            return seconds(value)
-        except InvalidInput as error:
-            raise InvalidInput(f"{where}: {error}") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(f"{where} must be text in quotes.")  # it may have a password in it
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise InvalidInput(f"{where} must be a number of seconds, not {value!r}.")
-    return float(value)
+    try:
+        return seconds(str(value))
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _find_file() -> str | None:
@@ -100,8 +102,9 @@ def _read_file() -> tuple[str | None, dict[str, Any]]:
             found = tomllib.load(content)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(f"{file} can't be read: {error}.") from None
-    # Tables are for others: a service, its alerts.
-    unknown = [name for name, value in found.items() if name not in DEFAULTS and not _is_table(value)]
+    # Tables are for others, a service or its alerts; but one of our name was meant for us.
+    others = {name for name in found if _is_table(found[name]) and name != "interlock"}
+    unknown = [name for name in found if name not in DEFAULTS and name not in others]
     if unknown:
         raise InvalidInput(f"{file}: {unknown[0]!r} is no setting; there are {', '.join(DEFAULTS)}.")
     return file, found

@@ -51,8 +51,11 @@ def test_lease_options_come_from_there_too(interlock, files, environment):
     ("text", "says"),
     [
         ("utl = 'x'", "'utl' is no setting; there are url, "),
-        ("url = 7", "must be text in quotes, not 7"),
+        ("url = 7", "must be text in quotes"),
         ("ttl = 'soon'", "'soon' is no time"),
+        ("ttl = -4", "'-4' is no time"),
+        ("wait = inf", "'inf' is no time"),
+        ("[interlock]", "'interlock' is no setting"),
         ("ttl = true", "must be a number of seconds, not True"),
         ("url = ", "can't be read: "),
     ],

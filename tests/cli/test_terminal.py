@@ -158,6 +158,46 @@ def test_in_the_background_from_the_start(shell, il):
     shell.expect("code=0")
 
 
+def test_in_a_pipeline_that_is_stopped(shell, il, tmp_path):
+    shell.type(f'interlock run s --ttl 60 -- {sys.executable} -c "{READS}" | tee {tmp_path}/log\n')
+    shell.expect("in\r\n")
+    shell.type("hello\n")
+    shell.expect("got hello")  # it was given the terminal when it asked for it
+    for _ in range(2):
+        shell.type("\x1a")
+        shell.expect("Stopped")
+        shell.expect(PROMPT)
+        shell.type("fg\n")
+        shell.expect("interlock run")
+        shell.type("again\n")
+        shell.expect("got again")
+    shell.type("end\n")
+    shell.expect_code(0)
+
+
+def test_whoever_else_is_in_the_pipeline_keeps_the_terminal(shell, il):
+    reads_terminal = "import sys; sys.stdin.read(); print(open('/dev/tty').readline())"
+    shell.type(f'interlock run s -- echo in | {sys.executable} -c "{reads_terminal}"\n')
+    eventually(lambda: il.limit is not None and not il.show("s").held)
+    shell.type("hello\n")
+    shell.expect("hello")
+    shell.expect_code(0)
+
+
+def test_in_a_script(shell, il, tmp_path):
+    (tmp_path / "script").write_text(f'interlock run s --ttl 60 -- {sys.executable} -c "{READS}"\n')
+    shell.type(f"sh {tmp_path}/script\n")
+    shell.expect("in\r\n")
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    shell.expect(PROMPT)
+    shell.type("fg\n")
+    shell.expect("script")
+    shell.type("hello\nend\n")
+    shell.expect("got hello")
+    shell.expect_code(0)
+
+
 def test_in_a_pipeline(shell):
     shell.type("interlock run s -- echo one two | tr ' ' '\\n' | tail -1 | sed s/^/last:/\n")
     shell.expect("last:two")

@@ -18,7 +18,7 @@ from ..errors import (
     WaitTimeout,
 )
 
-USAGE, UNAVAILABLE, LOST, HELD = 64, 69, 70, 75
+USAGE, UNAVAILABLE, LOST, IO_ERROR, HELD = 64, 69, 70, 74, 75
 _CODES = (
     (InvalidInput, USAGE),
     (StoreUnavailable, UNAVAILABLE),
@@ -81,6 +81,12 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         complain(str(error))
         return next(code for kinds, code in _CODES if isinstance(error, kinds))
+    except OSError as error:
+        if debug:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left unwritten must not fail once more
+        complain(f"The system refuses: {error.strerror or error}.")
+        return IO_ERROR
     return code
 
 
@@ -119,5 +125,14 @@ def _take_options(words: list[str]) -> list[str]:
     return taken
 
 
+def _open_streams() -> None:
+    """Those that we were started without: else files that we open would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(opened, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
 def entry() -> NoReturn:
+    _open_streams()
     sys.exit(main())

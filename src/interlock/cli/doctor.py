@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from ..errors import InterlockError, StoreUnavailable
+from ..errors import InterlockError, InvalidInput, StoreUnavailable
 from ..settings import DEFAULTS
 from ..stores import without_password
 from ..stores.base import FAILED, OK, WARNING, Finding
@@ -29,7 +29,9 @@ def _doctor() -> Parser:
 
 
 def _call_doctor(call: Call) -> int:
-    findings = [*_configuration(call), *_examine(call)]
+    findings = list(_configuration(call))
+    if all(finding.state != FAILED for finding in findings):
+        findings += _examine(call)
     call.say([finding._asdict() for finding in findings], lambda: "\n".join(map(_line, findings)))
     return UNAVAILABLE if any(finding.state == FAILED for finding in findings) else 0
 
@@ -40,10 +42,18 @@ def _line(finding: Finding) -> str:
 
 def _configuration(call: Call) -> Iterator[Finding]:
     yield Finding("interlock", OK, f"{version('interlock')}, Python {platform.python_version()}")
-    file = call.settings.file
-    yield Finding("interlock.toml", OK, str(file) if file else "there is none")
+    try:
+        file = call.settings.file
+    except InvalidInput as error:
+        yield Finding("interlock.toml", FAILED, str(error))
+        return
+    yield Finding("interlock.toml", OK, file or "there is none")
     for name in DEFAULTS:
-        value, origin = call.settings.setting(name)
+        try:
+            value, origin = call.settings.setting(name)
+        except InvalidInput as error:
+            yield Finding(name, FAILED, str(error))
+            continue
         if origin != "default":
             shown = without_password(value) if isinstance(value, str) else f"{value:g} s"
             yield Finding(name, OK, f"{shown}, from {origin}")

@@ -31,7 +31,12 @@ def _call_acquire(call: Call) -> int:
                 lambda: None,
             )
         raise
-    call.say(lease, lambda: lease.lock_id)
+    try:
+        call.say(lease, lambda: lease.lock_id)
+        sys.stdout.flush()
+    except OSError:  # else nobody could release it
+        lease.release()
+        raise
     return 0
 
 
@@ -115,7 +120,7 @@ def _cleanup() -> Parser:
 
 def _call_cleanup(call: Call) -> int:
     done = call.client().cleanup(call.arguments.execution_id, call.scope)
-    freed = f"Freed {', '.join(done.scopes)}." if done.cleaned else done.reason or "It held nothing."
+    freed = f"Cleaned up {', '.join(done.scopes)}." if done.cleaned else done.reason or "It held nothing."
     call.say(done, lambda: freed)
     return 0
 

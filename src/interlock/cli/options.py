@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import settings
@@ -104,7 +104,10 @@ class Call:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
-        self.settings = Settings(vars(arguments))
+
+    @cached_property
+    def settings(self) -> Settings:
+        return Settings(vars(self.arguments))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.arguments, name)

@@ -32,8 +32,10 @@ class Process:
     def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
         self._command, self._environment = command, environment
         self._terminal = _terminal()
+        self._alone = self._terminal is not None and _alone()
         self._pid = 0
         self._ended = False
+        self._stopping = False  # has been told to stop
         self._lock = threading.RLock()  # one signal's handler may interrupt another's
         self._started = threading.Event()
 
@@ -80,13 +82,13 @@ class Process:
         os.waitpid(self._pid, 0)
         self._ended = True
         number = int(said)
-        print(f"interlock: {self._command[0]}: {os.strerror(number)}", file=sys.stderr)
+        print(f"interlock: {self._command[0] or repr('')}: {os.strerror(number)}", file=sys.stderr)
         return NOT_FOUND if number == errno.ENOENT else NOT_EXECUTABLE
 
     def _become(self, pipe: Pipe | None, parent: int, mask: set[Any]) -> None:
         """In the child: the command."""
         os.setpgid(0, 0)
-        if self._terminal is not None:
+        if self._terminal is not None and self._alone:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             os.tcsetpgrp(self._terminal, os.getpid())
         for number in (*_numbers(FORWARDED), *_numbers(OURS), signal.SIGPIPE, signal.SIGXFSZ):
@@ -101,7 +103,16 @@ class Process:
                 os._exit(128 + signal.SIGKILL)
         if pipe is not None:
             os.dup2(pipe.end, pipe.becomes)
-        os.execvpe(self._command[0], list(self._command), self._environment)
+        try:
+            os.execvpe(self._command[0], list(self._command), self._environment)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execvpe("sh", ["sh", *self._command], self._environment)  # a script without #!
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
 
     # ------------------------------------------------------------------ while it runs
 
@@ -116,11 +127,14 @@ class Process:
         return before
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
+        self._stopping |= number == signal.SIGTSTP
         self.send(number)
 
     def _continued(self, number: int, frame: FrameType | None) -> None:
         """By `fg` or `bg` in the shell."""
-        self._give_terminal()
+        self._stopping = False
+        if self._alone:
+            self._give_terminal()
         self.send(number)
 
     def send(self, number: int) -> None:
@@ -147,7 +161,11 @@ class Process:
                 os.read(bell, 512)
             elif found.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED):
                 os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG)
-                self._stop_too(found.si_status)
+                wants_terminal = found.si_status in (signal.SIGTTIN, signal.SIGTTOU)
+                if wants_terminal and not self._stopping and self._give_terminal():
+                    self.send(signal.SIGCONT)
+                else:
+                    self._stop_too(found.si_status)
             else:
                 with self._lock:  # from here on its pid may be somebody else's
                     self._ended = True
@@ -161,23 +179,34 @@ class Process:
         """So that the shell says it is stopped, and gets its terminal back."""
         if self._terminal is None and number == signal.SIGSTOP:
             return  # somebody has stopped the command alone, and will continue it
-        self._take_terminal_back()
-        signal.pthread_kill(
-            threading.get_ident(), signal.SIGSTOP
-        )  # `os.kill` might return before it stops us
+        if self._take_terminal_back() and not self._alone:
+            os.killpg(os.getpgrp(), signal.SIGSTOP)  # the key has reached the command only
+        else:  # not os.kill: that may return before all of us has stopped
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
-    def _give_terminal(self) -> None:
+    def _give_terminal(self) -> bool:
+        """If it is ours to give."""
         terminal = _terminal()
-        if terminal is not None and self._pid:
-            self._terminal = terminal
-            with contextlib.suppress(OSError):
-                os.tcsetpgrp(terminal, self._pid)
+        if terminal is None or not self._pid:
+            return False
+        self._terminal = terminal
+        try:
+            os.tcsetpgrp(terminal, self._pid)
+        except OSError:
+            return False
+        return True
 
-    def _take_terminal_back(self) -> None:
-        if self._terminal is not None and self._pid:
-            with contextlib.suppress(OSError):
-                if os.tcgetpgrp(self._terminal) == self._pid:
-                    os.tcsetpgrp(self._terminal, os.getpgrp())
+    def _take_terminal_back(self) -> bool:
+        """If it is the command's."""
+        if self._terminal is None or not self._pid:
+            return False
+        try:
+            if os.tcgetpgrp(self._terminal) != self._pid:
+                return False
+            os.tcsetpgrp(self._terminal, os.getpgrp())
+        except OSError:
+            return False
+        return True
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
@@ -196,6 +225,25 @@ def _bell() -> Iterator[int]:
         signal.set_wakeup_fd(before)
         os.close(reader)
         os.close(writer)
+
+
+def _alone() -> bool:
+    """Whether nobody shares our process group, and with it the terminal, as in a pipeline or a script.
+
+    The command of whoever is alone gets the terminal at once, as from a shell; else when it asks for it.
+    """
+    group, own = os.getpgrp(), os.getpid()
+    if group != own:
+        return False
+    try:
+        others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) != own]
+    except OSError:  # no such thing here
+        return True
+    for pid in others:
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) == group:
+                return False
+    return True
 
 
 def _terminal() -> int | None:

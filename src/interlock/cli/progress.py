@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ..errors import InterlockError
 from ..lease import Lease
+from . import complain
 from .process import Pipe
 
 DESCRIPTORS = {"stdout": 1, "stderr": 2}
@@ -68,12 +69,14 @@ def copying(lease: Lease, stream: str) -> Iterator[Pipe]:
     def copy() -> None:
         rest = b""
         while chunk := os.read(ours, 65536):
-            _write(descriptor, chunk)
+            if not _write(descriptor, chunk):
+                break  # the command learns of it as if it had written there itself
             *lines, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
             rest = rest[:LONGEST]
             for line in lines:
                 if (progress := read_line(line)) is not None:
                     reporter.tell(progress)
+        os.close(ours)
 
     copier = threading.Thread(target=copy, daemon=True)
     copier.start()
@@ -81,11 +84,17 @@ def copying(lease: Lease, stream: str) -> Iterator[Pipe]:
         yield Pipe(theirs, descriptor)
     finally:
         os.close(theirs)
-        copier.join(1.0)  # what the command has left running may keep it open
+        copier.join()  # also for what the command has left running, as in any pipe
         reporter.close()
 
 
-def _write(descriptor: int, chunk: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody reads us; the command goes on
+def _write(descriptor: int, chunk: bytes) -> bool:
+    try:
         while chunk:
             chunk = chunk[os.write(descriptor, chunk) :]
+    except BrokenPipeError:
+        return False
+    except OSError as error:
+        complain(f"The command's output can't be written: {error.strerror}.")
+        return False
+    return True

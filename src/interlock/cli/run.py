@@ -13,7 +13,7 @@ from ..lease import Lease
 from ..threads import Interlock
 from . import LOST, complain
 from .options import Call, Parser, add_lease, is_terminal, parser, seconds
-from .process import Process
+from .process import Pipe, Process
 
 
 def _run() -> Parser:
@@ -69,17 +69,30 @@ def _call_run(call: Call) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     process = Process(call.command, _environment(il, lease, call))
-    told = threading.Event()
+    telling, told = threading.Lock(), threading.Event()
 
     def on_lost(_: Lease) -> None:
-        told.set()
-        complain(f"{LeaseLost(lease.scope, lease.lock_id, lease.lost_because or '')} Ending the command.")
+        with telling:
+            if process.ended:
+                return
+            told.set()
+            complain(f"{LeaseLost(lease.scope, lease.lock_id, lease.lost_because or '')} Ending the command.")
         process.end(grace)
+
+    def run(pipe: Pipe | None = None) -> int:
+        code = process.run(pipe)
+        with telling:  # from here on nothing more is told
+            known = told.is_set()
+        return _give_back(lease, code, known)
 
     lease.on_lost = on_lost
     lease.check()  # it may have been lost before anybody asked to be told
-    code = _run_and_report(call, lease, process)
-    return _give_back(lease, code, told.is_set())
+    if call.progress_from is None:
+        return run()
+    from .progress import copying  # noqa: PLC0415
+
+    with copying(lease, call.progress_from) as pipe:
+        return run(pipe)
 
 
 def _fatal() -> list[int]:
@@ -108,17 +121,18 @@ def _environment(il: Interlock, lease: Lease, call: Call) -> dict[str, str]:
         "INTERLOCK_LOCK_ID": lease.lock_id,
         "INTERLOCK_FENCE": str(lease.fence),
     }
+    if found.get("LC_CTYPE") == "C.UTF-8" and not _was_given(b"LC_CTYPE"):
+        del found["LC_CTYPE"]  # Python has set it for itself
     url = call.settings["url"]
     return {**found, "INTERLOCK_URL": url} if url else found
 
 
-def _run_and_report(call: Call, lease: Lease, process: Process) -> int:
-    if call.progress_from is None:
-        return process.run()
-    from .progress import copying  # noqa: PLC0415
-
-    with copying(lease, call.progress_from) as pipe:
-        return process.run(pipe)
+def _was_given(name: bytes) -> bool:
+    try:
+        with open("/proc/self/environ", "rb") as environment:
+            return any(line.startswith(name + b"=") for line in environment.read().split(b"\0"))
+    except OSError:
+        return True
 
 
 def _give_back(lease: Lease, code: int, told: bool) -> int:

@@ -43,7 +43,12 @@ def _from_home(path: str) -> str:
 
 
 def without_password(url: str) -> str:
-    url = re.sub(r"(://[^/@:]*:)[^/]*@", r"\1***@", url)  # up to the last @: a password may have one
+    """Of a URL that is wrong, too: whatever stands before an @, as a password may have any character."""
+    inside = url.partition("?")[0] if "@" in url.partition("?")[0] else url
+    before, at, _ = inside.rpartition("@")
+    if at:
+        scheme, slashes, user = before.rpartition("://")
+        url = f"{scheme}{slashes}{user.partition(':')[0]}{':***' if ':' in user else ''}{url[len(before) :]}"
     return re.sub(r"(password=)[^&#]+", r"\1***", url)
 
 
@@ -100,12 +105,13 @@ class _SqliteConfig(_Options):
     def __init__(self, url: str, prefix: str | None) -> None:
         super().__init__(url, prefix)
         if self.rest:
-            raise StoreUnavailable(f"The URL {url} is wrong: {self.rest[0][0]!r} is not an option of it.")
+            name = self.rest[0][0]
+            raise StoreUnavailable(f"The URL {self.shown} is wrong: {name!r} is not an option of it.")
         path = url.partition("?")[0].removeprefix("sqlite://")
         if not path.startswith("/") or path == "/":
-            raise StoreUnavailable(f"The URL {url} is wrong: write sqlite:///absolute/path/of/the.db.")
+            raise StoreUnavailable(f"The URL {self.shown} is wrong: write sqlite:///absolute/path/of/the.db.")
         if "#" in url:
-            raise StoreUnavailable(f"The URL {url} is wrong: write %23 for a # in the path.")
+            raise StoreUnavailable(f"The URL {self.shown} is wrong: write %23 for a # in the path.")
         if self.layout.prefix:
             raise InvalidInput("prefix is for stores that are shared; give each its own local file instead.")
         path = _decoded(path).lstrip("/")

@@ -159,6 +159,8 @@ class Connector:
             cls(config)._make(False, "localhost", 6379)
         except (ValueError, TypeError, redis.RedisError) as error:
             reason = str(error).rstrip(".").replace("AbstractConnection.__init__() got an ", "")
+            if reason.startswith("Port"):  # it would be quoted, and may be a part of the password
+                reason = "its port is no number; in a password, write %2F for /, %3F for ?, %23 for #"
             raise StoreUnavailable(f"The URL {config.shown} is wrong: {reason}.") from None
 
     def _read_sentinel_url(self, parts: Any) -> dict[str, Any]:
