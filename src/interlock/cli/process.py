@@ -35,7 +35,8 @@ class Process:
         self._alone = self._terminal is not None and _alone()
         self._pid = 0
         self._ended = False
-        self._stopping = False  # has been told to stop
+        self._stopping = False  # has been told to stop, and we have not stopped yet
+        self._resumed = False  # and to go on, before we had stopped
         self._lock = threading.RLock()  # one signal's handler may interrupt another's
         self._started = threading.Event()
 
@@ -127,12 +128,13 @@ class Process:
         return before
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        self._stopping |= number == signal.SIGTSTP
+        if number == signal.SIGTSTP:
+            self._stopping, self._resumed = True, False
         self.send(number)
 
     def _continued(self, number: int, frame: FrameType | None) -> None:
         """By `fg` or `bg` in the shell."""
-        self._stopping = False
+        self._resumed, self._stopping = self._stopping, False
         if self._alone:
             self._give_terminal()
         self.send(number)
@@ -179,6 +181,11 @@ class Process:
         """So that the shell says it is stopped, and gets its terminal back."""
         if self._terminal is None and number == signal.SIGSTOP:
             return  # somebody has stopped the command alone, and will continue it
+        if self._resumed:
+            self._resumed = False
+            self.send(signal.SIGCONT)
+            return
+        self._stopping = False
         if self._take_terminal_back() and not self._alone:
             os.killpg(os.getpgrp(), signal.SIGSTOP)  # the key has reached the command only
         else:  # not os.kill: that may return before all of us has stopped
