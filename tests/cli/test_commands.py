@@ -226,6 +226,15 @@ class TestBadInput:
     def test_debug_shows_where_it_comes_from(self, interlock, il):
         assert "Traceback" in interlock("acquire", "s", "--ttl", "0", "--debug").err
 
+    def test_what_cannot_be_printed_is_told_and_leaves_nothing_behind(self, start, il):
+        for words in (("acquire", "s"), ("ls", "--json"), ("doctor",), ("--help",)):
+            with open("/dev/full", "w") as full:
+                process = start(*words, stdout=full)
+                _, err = process.communicate(timeout=30)
+            assert process.returncode == 74
+            assert err == "interlock: The system refuses: No space left on device.\n"
+        assert not il.show("s").held
+
 
 def test_every_command_helps_with_examples(interlock):
     listed = interlock("--help").out

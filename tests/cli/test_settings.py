@@ -70,6 +70,40 @@ def test_a_wrong_file_is_refused_in_one_sentence(interlock, files, text, says):
     assert done.err.count("\n") == 1
 
 
+def test_doctor_reports_a_wrong_file_and_others_do_without(interlock, files):
+    project, _, below = files
+    project.write_text("ttl = -4")
+    said = interlock("doctor", cwd=below)
+    assert said.code == 69
+    assert "failed   ttl" in said.out
+    project.write_text("ttl = ")
+    assert "can't be read: " in interlock("doctor", cwd=below).out
+    assert interlock("version", cwd=below).code == 0
+    assert interlock("completion", "bash", cwd=below).code == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "u:SECRETPW@127.0.0.1:6379",
+        "redis:/u:SECRETPW@h",
+        "redis://u:SECRET/PW@h",
+        "redis://u:SECRET#PW@h",
+        "redis://u:SECRET?PW@h",
+        "redis://u:x@SECRET@h:1/0",
+        "sqlite://u:SECRETPW@/x",
+    ],
+)
+def test_a_password_in_a_wrong_url_is_not_printed(interlock, url, files):
+    project, _, below = files
+    for words in (("ls",), ("ls", "--debug"), ("doctor",)):
+        said = interlock(*words, "--url", url, cwd=below)
+        assert said.code == (1 if "--debug" in words else 69)
+        assert "SECRET" not in said.out + said.err
+    project.write_text(f'url = ["{url}"]\n')
+    assert "SECRET" not in interlock("ls", cwd=below).err
+
+
 def test_tables_are_for_others(interlock, files):
     project, _, below = files
     project.write_text("[serve]\nport = 8080\n[[alert]]\nurl = 'x'\n")
