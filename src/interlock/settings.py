@@ -9,6 +9,7 @@ import contextlib
 import os
 from typing import Any, NamedTuple
 
+from . import validate
 from .errors import InvalidInput
 
 FILE = "interlock.toml"
@@ -24,7 +25,6 @@ DEFAULTS: dict[str, Any] = {
     "workflow_name": None,
 }
 SECONDS = ("ttl", "wait", "grace")
-LONGEST = 366 * 86400
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -40,7 +40,7 @@ def seconds(text: str) -> float:
         found = float(number) * UNITS[text[len(number) :]]
     except (ValueError, KeyError):
         found = -1.0
-    if not 0 <= found < LONGEST:
+    if not 0 <= found < validate.MAX_WAIT:
         raise InvalidInput(f"{text!r} is no time: write seconds, or 30s, 5m, 2h, 1d.")
     return found
 
@@ -103,8 +103,11 @@ def _read_file() -> tuple[str | None, dict[str, Any]]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(f"{file} can't be read: {error}.") from None
     # Tables are for others, a service or its alerts; but one of our name was meant for us.
-    others = {name for name in found if _is_table(found[name]) and name != "interlock"}
-    unknown = [name for name in found if name not in DEFAULTS and name not in others]
+    unknown = [
+        name
+        for name, value in found.items()
+        if name not in DEFAULTS and (name == "interlock" or not _is_table(value))
+    ]
     if unknown:
         raise InvalidInput(f"{file}: {unknown[0]!r} is no setting; there are {', '.join(DEFAULTS)}.")
     return file, found

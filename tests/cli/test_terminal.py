@@ -52,6 +52,12 @@ class Shell:
         self.type("echo code=$?\n")
         self.expect(f"code={code}")
 
+    def stop(self):
+        """Ctrl-Z."""
+        self.type("\x1a")
+        self.expect("Stopped")
+        self.expect(PROMPT)
+
     def close(self):
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -98,9 +104,7 @@ def test_ctrl_z_stops_it_and_fg_goes_on(shell, il):
     shell.type(f'interlock run s --ttl 60 -- {sys.executable} -c "{READS}"\n')
     shell.expect("in\r\n")
     for _ in range(3):
-        shell.type("\x1a")
-        shell.expect("Stopped")
-        shell.expect(PROMPT)
+        shell.stop()
         assert il.show("s").held
         shell.type("echo shell''lives\n")
         shell.expect("shelllives")
@@ -118,9 +122,7 @@ def test_bg_goes_on_in_the_background(shell, il):
     code = "import time; print('i' 'n', flush=True); time.sleep(0.5); print('do' 'ne')"
     shell.type(f'interlock run s --ttl 60 -- {sys.executable} -c "{code}"\n')
     shell.expect("in\r\n")
-    shell.type("\x1a")
-    shell.expect("Stopped")
-    shell.expect(PROMPT)
+    shell.stop()
     shell.type("bg\n")
     shell.expect("done")
     eventually(lambda: not il.show("s").held)
@@ -143,9 +145,7 @@ def test_stopped_from_afar_and_continued(shell, il):
 def test_what_was_lost_while_it_was_stopped_is_ended(shell, il):
     shell.type(f'interlock run s --ttl 1 -- {sys.executable} -c "{READS}"\n')
     shell.expect("in\r\n")
-    shell.type("\x1a")
-    shell.expect("Stopped")
-    shell.expect(PROMPT)
+    shell.stop()
     with il.lock("s", wait=20):
         shell.type("fg\n")
         shell.expect("was lost")
@@ -164,9 +164,7 @@ def test_in_a_pipeline_that_is_stopped(shell, il, tmp_path):
     shell.type("hello\n")
     shell.expect("got hello")  # it was given the terminal when it asked for it
     for _ in range(2):
-        shell.type("\x1a")
-        shell.expect("Stopped")
-        shell.expect(PROMPT)
+        shell.stop()
         shell.type("fg\n")
         shell.expect("interlock run")
         shell.type("again\n")
@@ -187,9 +185,7 @@ def test_in_a_script(shell, il, tmp_path):
     (tmp_path / "script").write_text(f'interlock run s --ttl 60 -- {sys.executable} -c "{READS}"\n')
     shell.type(f"sh {tmp_path}/script\n")
     shell.expect("in\r\n")
-    shell.type("\x1a")
-    shell.expect("Stopped")
-    shell.expect(PROMPT)
+    shell.stop()
     shell.type("fg\n")
     shell.expect("script")
     shell.type("hello\nend\n")

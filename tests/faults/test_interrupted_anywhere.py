@@ -73,11 +73,16 @@ def interrupted(act, step):
     return at_step.reached
 
 
-def test_of_a_free_scope(clients):
+@pytest.mark.parametrize(
+    "take",
+    [lambda il: il.acquire("s", ttl=60, renew=True), lambda il: il.status.begin("s", timeout=60)],
+    ids=["acquire", "begin"],
+)
+def test_of_a_free_scope(clients, take):
     il, other = clients
 
     def act():
-        il.acquire("s", ttl=60, renew=True)
+        take(il)
         raise Interruption  # it has got that far
 
     step = 1
@@ -86,20 +91,6 @@ def test_of_a_free_scope(clients):
         step += 1
     assert step > 50
     assert other.show("s").held
-
-
-def test_of_a_job_that_begins(clients):
-    il, other = clients
-
-    def act():
-        il.status.begin("s", timeout=60)
-        raise Interruption
-
-    step = 1
-    while interrupted(act, step):
-        assert not other.show("s").held, f"interrupted at step {step}, it left a lease"
-        step += 1
-    assert step > 50
 
 
 def test_of_waiting(clients):

@@ -316,6 +316,15 @@ def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path):
 class TestABusyFile:
     """Another program keeps the file locked while somebody gives up."""
 
+    @staticmethod
+    async def _cancel(task, busy, after):
+        busy.execute("BEGIN IMMEDIATE")
+        await asyncio.sleep(after)
+        task.cancel()
+        await asyncio.wait([task], timeout=0.1)
+        busy.execute("ROLLBACK")
+        await asyncio.wait([task])
+
     def test_a_cancelled_holder_leaves_no_lease(self, store):
         async def main(busy):
             async with AsyncInterlock(store.url) as il:
@@ -326,12 +335,7 @@ class TestABusyFile:
 
                 task = asyncio.create_task(hold())
                 await asyncio.sleep(0.05)
-                busy.execute("BEGIN IMMEDIATE")
-                await asyncio.sleep(0.1)  # it is at its release
-                task.cancel()
-                await asyncio.wait([task], timeout=0.1)
-                busy.execute("ROLLBACK")
-                await asyncio.wait([task])
+                await self._cancel(task, busy, 0.1)  # it is at its release
                 assert not (await il.show("s")).held
 
         self._run(main, store)
@@ -342,12 +346,7 @@ class TestABusyFile:
                 await il.acquire("s", ttl=60)
                 task = asyncio.create_task(il.acquire("s", wait=0.3))
                 await asyncio.sleep(0.1)
-                busy.execute("BEGIN IMMEDIATE")
-                await asyncio.sleep(0.35)  # it is about to withdraw
-                task.cancel()
-                await asyncio.wait([task], timeout=0.1)
-                busy.execute("ROLLBACK")
-                await asyncio.wait([task])
+                await self._cancel(task, busy, 0.35)  # it is about to withdraw
                 assert (await il.show("s")).waiting == 0
 
         self._run(main, store)

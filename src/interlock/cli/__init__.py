@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         code = _call(words)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read us has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         return 128 + 13
     except KeyboardInterrupt:
         return 128 + 2
@@ -84,10 +84,15 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if debug:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left unwritten must not fail once more
+        _drop_output()
         complain(f"The system refuses: {error.strerror or error}.")
         return IO_ERROR
     return code
+
+
+def _drop_output() -> None:
+    """What is left unwritten must not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def complain(sentence: str) -> None:

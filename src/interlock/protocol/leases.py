@@ -254,11 +254,7 @@ def _win(attempt: Attempt, room: Room, listening: bool) -> Generator[Effect, Any
 
 
 def _wait_in_line(
-    req: Request,
-    room: Room,
-    place: Place,
-    reply: Any,
-    started: float,
+    req: Request, room: Room, place: Place, reply: Any, started: float
 ) -> Generator[Effect, Any, tuple[Granted, float]]:
     deadline = math.inf if req.wait is None else started + req.wait
     ticket, failures = (reply.place if isinstance(reply, Refused) else 0), 0

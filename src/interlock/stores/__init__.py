@@ -44,8 +44,8 @@ def _from_home(path: str) -> str:
 
 def without_password(url: str) -> str:
     """Of a URL that is wrong, too: whatever stands before an @, as a password may have any character."""
-    inside = url.partition("?")[0] if "@" in url.partition("?")[0] else url
-    before, at, _ = inside.rpartition("@")
+    address = url.partition("?")[0]
+    before, at, _ = (address if "@" in address else url).rpartition("@")
     if at:
         scheme, slashes, user = before.rpartition("://")
         url = f"{scheme}{slashes}{user.partition(':')[0]}{':***' if ':' in user else ''}{url[len(before) :]}"

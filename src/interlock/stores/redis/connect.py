@@ -139,7 +139,8 @@ class Connector:
         if parts.scheme.endswith("+sentinel"):
             self._options = self._read_sentinel_url(parts)
         else:
-            if parts.scheme != "unix" and not parts.path.strip("/").isdecimal() and parts.path.strip("/"):
+            database = parts.path.strip("/")
+            if parts.scheme != "unix" and database and not database.isdecimal():
                 raise ValueError("its path is the number of a database, as in redis://host:6379/0")
             self._options = dict(_parse_url(config.url))
         self._unix = "path" in self._options

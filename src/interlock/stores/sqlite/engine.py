@@ -348,9 +348,12 @@ class Engine:
         """Whether we can tell when the holder dies, and that would end the lease."""
         return bool(lease.bound or lease.offered) and lease.realm == self.realm
 
-    def _is_alive(self, who: _Lease | _Waiter) -> bool:
-        ourselves = who.pid == self._pid and who.started == self._started
-        return ourselves or machine.alive(who.pid, who.started)
+    def _has_ended(self, realm: str, pid: int, started: int | None) -> bool:
+        """Whether that process surely runs no more; those of another realm can't be seen from here."""
+        if not realm.startswith(machine.boot_id()):
+            return True
+        ourselves = pid == self._pid and started == self._started
+        return realm == self.realm and not ourselves and not machine.alive(pid, started)
 
     def _leases(self, db: sqlite3.Connection, scope: str) -> list[_Lease]:
         """Those that stand; the others are cleared away."""
@@ -358,7 +361,7 @@ class Engine:
         found = db.execute(f"SELECT {_LEASE} FROM leases WHERE scope = ?", (scope,)).fetchall()
         for lease in map(_Lease._make, found):
             rebooted = not lease.realm.startswith(machine.boot_id())
-            dead = self._ends_with_process(lease) and not self._is_alive(lease)
+            dead = self._ends_with_process(lease) and self._has_ended(lease.realm, lease.pid, lease.started)
             if rebooted or dead or lease.expires <= self._now:
                 self._delete(db, scope, lease)
                 self._board.tell("expired", scope, lease.record)
@@ -462,26 +465,24 @@ class Engine:
             if row is None:
                 return None
             head = _Waiter._make(row)
-            if (
-                head.realm.startswith(machine.boot_id())
-                and (head.realm != self.realm or self._is_alive(head))
-                and self._patience(db, scope, head.client) > 0
-            ):
+            ended = self._has_ended(head.realm, head.pid, head.started)
+            if not ended and self._patience(db, scope, head.client) > 0:
                 return head
             self._leave_queue(db, scope, head)
             self._board.tell("left", scope, head.identity)
 
     def _forget_the_dead(self, db: sqlite3.Connection, scope: str) -> None:
         """Wherever in the queue they were."""
-        of_process = "FROM waiters WHERE scope = ? AND realm = ? AND pid = ? AND started IS ?"
         found = db.execute("SELECT DISTINCT realm, pid, started FROM waiters WHERE scope = ?", (scope,))
-        for realm, pid, started in found.fetchall():
-            rebooted = not realm.startswith(machine.boot_id())
-            if rebooted or (realm == self.realm and pid != self._pid and not machine.alive(pid, started)):
-                process = (scope, realm, pid, started)
-                for (identity,) in db.execute(f"SELECT identity {of_process}", process).fetchall():
+        for process in found.fetchall():
+            if self._has_ended(*process):
+                gone = db.execute(
+                    "DELETE FROM waiters WHERE scope = ? AND realm = ? AND pid = ? AND started IS ?"
+                    " RETURNING identity",
+                    (scope, *process),
+                ).fetchall()
+                for (identity,) in gone:
                     self._board.tell("left", scope, identity)
-                db.execute(f"DELETE {of_process}", process)
                 self._forget_if_empty(db, scope)
                 self._tell_head(db, scope)
 
